@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A table's spec as JSON (the wire and the manifest), and what differs
+ * between two. Canonical JSON: compact, keys sorted, floats "%.9g",
+ * 64-bit seeds as decimal strings.
+ */
+#ifndef RPS_BASE_SPEC_H
+#define RPS_BASE_SPEC_H
+
+#include "base/error.h"
+
+#include <recps/types.h>
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/** New canonical text; free(). NULL: no memory. */
+char *rps_spec_to_json(const rps_table_spec *spec);
+
+/** The same as a JSON value (new reference). */
+json_t *rps_spec_to_value(const rps_table_spec *spec);
+
+/**
+ * Read and check. Unknown fields and wrong types are refused by name; absent
+ * fields take their defaults (rps_table_spec_init).
+ */
+rps_status rps_spec_from_value(
+        const json_t *value, rps_table_spec *spec, struct rps_error *error);
+
+/** First field in which the identities differ, or NULL. */
+const char *rps_spec_identity_differs(
+        const rps_table_spec *a, const rps_table_spec *b);
+
+/** First policy field that differs, or NULL. */
+const char *rps_spec_policy_differs(
+        const rps_table_spec *a, const rps_table_spec *b);
+
+/** f32 slots a row: sgd 0, adagrad dim, adam 2 dim, … */
+uint32_t rps_spec_slot_floats(const rps_table_spec *spec);
+
+/** Number of slot arrays and their names: "accumulator"; "m", "v"; … */
+uint32_t rps_spec_slot_count(const rps_table_spec *spec);
+const char *rps_spec_slot_name(const rps_table_spec *spec, uint32_t slot);
+
+const char *rps_optimizer_str(enum rps_optimizer optimizer);
+bool rps_optimizer_parse(const char *name, enum rps_optimizer *out);
+const char *rps_initializer_str(enum rps_initializer initializer);
+
+#endif /* RPS_BASE_SPEC_H */

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What people and programs see of a run: the report lines, the live line on
+ * a terminal, the JSON log, the summaries (docs/TRAINING.md says the forms).
+ */
+#ifndef RPS_WORKER_REPORT_H
+#define RPS_WORKER_REPORT_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rps_report;
+
+struct rps_report_options {
+    const char *json_log;    /* path or NULL */
+    const char *summary_dir; /* path or NULL */
+    uint64_t log_every;      /* steps */
+    uint64_t steps_total;    /* for the time left; 0: unknown */
+    bool quiet;              /* not the chief: prints and writes nothing */
+};
+
+struct rps_report_step {
+    uint64_t step;
+    double loss;
+    uint64_t samples; /* of this step, global batch */
+    double sparse_lr;
+    double dense_lr;
+};
+
+struct rps_report_end {
+    bool has_auc;
+    double auc;
+    bool has_log_loss;
+    double log_loss;
+    bool has_final_loss;
+    double final_loss;
+    uint64_t steps;
+    double samples_per_second; /* 0 if nothing was trained */
+};
+
+rps_status rps_report_create(struct rps_report **report_out,
+        const struct rps_report_options *options, struct rps_error *error);
+rps_status rps_report_step(struct rps_report *report,
+        const struct rps_report_step *step, struct rps_error *error);
+/** Evaluation during or after training: a line and an AUC scalar. */
+rps_status rps_report_eval(struct rps_report *report, uint64_t step,
+        const struct rps_report_end *result, struct rps_error *error);
+/** The last line; flushes and closes the files. */
+rps_status rps_report_done(struct rps_report *report,
+        const struct rps_report_end *end, struct rps_error *error);
+/** A plain line between reports (clears the live line first). */
+void rps_report_note(struct rps_report *report, const char *line);
+double rps_report_samples_per_second(const struct rps_report *report);
+void rps_report_destroy(struct rps_report *report);
+
+#endif /* RPS_WORKER_REPORT_H */

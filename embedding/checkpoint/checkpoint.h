@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints of one PS, in the layout of docs/CHECKPOINT.md:
+ *
+ *   DIR/ckpt-<step, 12 digits>/   written as .tmp-ckpt-<step>-<epoch>
+ *     manifest.json  part-<i>-of-<n>.json  table-<name>/<i>-of-<n>.*.npy
+ *
+ * Several PS may write into one shared folder or each into its own: one code
+ * path. Half a checkpoint never loads.
+ */
+#ifndef RPS_EMBEDDING_CHECKPOINT_H
+#define RPS_EMBEDDING_CHECKPOINT_H
+
+#include "base/error.h"
+#include "embedding/store.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+struct rps_checkpoint_id {
+    const char *dir; /* checkpoint_dir */
+    uint64_t step;
+    uint32_t epoch;
+    uint32_t part; /* this PS */
+    uint32_t parts;
+};
+
+/** A verdict kept for one lane: saved, so that repeats stay repeats. */
+struct rps_lane_record {
+    uint64_t client;
+    uint32_t lane;
+    int32_t status;
+    uint64_t number;
+};
+
+/**
+ * PREPARE: write every table's files and the part file into the temporary
+ * folder, fsynced. *part_out (new reference) is what PREPARE answers:
+ * {"file", "bytes", "xxh3", "part": the part file's content} (PROTOCOL.md).
+ * The store must not change meanwhile (the caller sees to it).
+ */
+rps_status rps_checkpoint_prepare(const struct rps_checkpoint_id *id,
+        struct rps_store *store, const struct rps_lane_record *lanes,
+        size_t lane_count, json_t **part_out, struct rps_error *error);
+
+/**
+ * COMMIT: write the chief's manifest bytes if they are not there, fsync,
+ * rename, fsync the folder, prune to `keep` complete steps (0: keep all).
+ * Another manifest in place is MISMATCH. Done already: OK.
+ */
+rps_status rps_checkpoint_commit(const struct rps_checkpoint_id *id,
+        const char *manifest, size_t manifest_bytes, uint32_t keep,
+        struct rps_error *error);
+
+/** ABORT: remove the temporary folder's part of this PS. */
+void rps_checkpoint_abort(const struct rps_checkpoint_id *id);
+
+/**
+ * Steps that are complete in dir: the manifest, and every part file that it
+ * names, or, where the manifest has as many parts as this job has PS
+ * (`parts`), at least this PS's own (`part`): folders on own disks hold one
+ * part each. Ascending; *steps_out is free()d by the caller. A folder that
+ * is not there has none. Folders that do not count are not an error.
+ */
+rps_status rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
+        uint64_t **steps_out, size_t *count_out, struct rps_error *error);
+
+/**
+ * RESTORE: read ckpt-<step> into an empty store: the rows whose slot `owns`
+ * answers true for. Checksums are verified as they are read; damage is
+ * CORRUPT naming file and block, and leaves the store empty. A part that is
+ * missing is NOT_FOUND naming it, unless parts equals the manifest's and the
+ * own part is there (it then has every row that this PS owns). Another job
+ * seed is MISMATCH.
+ * *manifest_out (new reference) is the parsed manifest.
+ */
+struct rps_restore {
+    const char *dir;
+    uint64_t step;
+    uint32_t part; /* this PS */
+    uint32_t parts;
+    bool (*owns)(void *context, uint64_t hash);
+    void *context;
+};
+rps_status rps_checkpoint_restore(const struct rps_restore *restore,
+        struct rps_store *store, json_t **manifest_out,
+        struct rps_lane_record **lanes_out, size_t *lane_count_out,
+        struct rps_error *error);
+
+/** What verify and digest say of one checkpoint folder. */
+struct rps_checkpoint_table_report {
+    char name[RPS_NAME_BYTES_MAX + 1];
+    uint64_t rows;
+    struct rps_digest digest; /* recomputed from the files */
+    bool matches;             /* equals the manifest's */
+};
+struct rps_checkpoint_report {
+    uint64_t step;
+    uint64_t bytes;
+    struct rps_digest digest; /* of the checkpoint, recomputed */
+    bool matches;
+    struct rps_checkpoint_table_report *tables;
+    size_t table_count;
+};
+
+/**
+ * Read a checkpoint folder whole (a ckpt-<step> folder, or a checkpoint_dir:
+ * then its newest complete step) and recompute every checksum and digest.
+ * `progress` may be NULL.
+ */
+rps_status rps_checkpoint_verify(const char *path,
+        void (*progress)(void *context, uint64_t done, uint64_t total),
+        void *context, struct rps_checkpoint_report *report,
+        struct rps_error *error);
+void rps_checkpoint_report_finish(struct rps_checkpoint_report *report);
+
+/** "DIR/ckpt-000000000042", or NULL: no memory; free(). */
+char *rps_checkpoint_path(const char *dir, uint64_t step);
+
+/** Writable? Creates it; removes stale .tmp-ckpt folders of this part. */
+rps_status rps_checkpoint_dir_check(
+        const char *dir, struct rps_error *error);
+
+#endif /* RPS_EMBEDDING_CHECKPOINT_H */

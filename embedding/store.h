@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tables of one PS, by id. Finding is lock-free for the caller that
+ * holds the service's state lock (shared); adding and clearing need it
+ * exclusive.
+ */
+#ifndef RPS_EMBEDDING_STORE_H
+#define RPS_EMBEDDING_STORE_H
+
+#include "embedding/table.h"
+
+struct rps_store;
+
+rps_status rps_store_create(struct rps_store **store_out, uint64_t job_seed);
+void rps_store_destroy(struct rps_store *store);
+
+struct rps_table *rps_store_find(const struct rps_store *store, uint64_t id);
+struct rps_table *rps_store_at(const struct rps_store *store, size_t index);
+size_t rps_store_count(const struct rps_store *store);
+uint64_t rps_store_job_seed(const struct rps_store *store);
+
+/**
+ * Open or create. Existing with another identity or policy: MISMATCH naming
+ * table, field and both values (and ALTER_TABLE for policy). Two names with
+ * one id: MISMATCH. After a restore the first request sets the policy.
+ */
+rps_status rps_store_open_table(struct rps_store *store,
+        const rps_table_spec *spec, struct rps_table **table_out,
+        struct rps_error *error);
+
+/** Add a restored table: its policy is open until its first request. */
+rps_status rps_store_add_restored(
+        struct rps_store *store, struct rps_table *table);
+
+/** Drop every table. */
+void rps_store_clear(struct rps_store *store);
+
+#endif /* RPS_EMBEDDING_STORE_H */

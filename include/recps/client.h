@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The client: tables of a recps job, looked up and pushed to from a training
+ * program. With no parameter server in the cluster the same calls are served
+ * inside the process ("embedded").
+ *
+ * A handle is used by one thread at a time. The caller drives: _start writes
+ * what the sockets take, rps_wait and rps_poll move every ticket.
+ */
+#ifndef RPS_CLIENT_H
+#define RPS_CLIENT_H
+
+#include <recps/cluster.h>
+#include <recps/status.h>
+#include <recps/types.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rps_client rps_client;
+/** The client's handle of a table; lives as long as its client. */
+typedef struct rps_embedding_table rps_embedding_table;
+typedef struct rps_ticket {
+    uint64_t id; /**< 0: none */
+} rps_ticket;
+
+/** Lookup flags. */
+#define RPS_READ_ONLY 1u /**< an absent key answers the default vector */
+#define RPS_PADDED    2u /**< padding_key is set: zeros, never sent */
+
+/** Bits of a decision's wishes and of what a replica asks for. */
+#define RPS_WISH_SAVE  1u
+#define RPS_WISH_STOP  2u
+#define RPS_WISH_LEAVE 4u
+
+enum rps_mode {
+    RPS_MODE_ASYNC = 0,
+    RPS_MODE_SYNC = 1
+};
+
+enum rps_combine {
+    RPS_COMBINE_SUM = 0,
+    RPS_COMBINE_MEAN = 1
+};
+
+typedef struct rps_client_options {
+    uint32_t struct_bytes;
+    const rps_cluster *cluster; /**< NULL: resolve from the environment */
+    const char *job_id;         /**< must equal the servers' */
+    uint64_t job_seed;          /**< must equal the servers' */
+    const char *checkpoint_dir; /**< embedded mode only; NULL: none */
+    uint32_t connect_timeout_ms; /**< whole wait for all PS; 300000 */
+    uint32_t request_timeout_ms; /**< of blocking calls; 0 = no limit */
+    /** Called with one line of text while waiting; NULL: silent. */
+    void (*report)(void *context, const char *line);
+    void *report_context;
+} rps_client_options;
+
+/** One table's part of a fused lookup. */
+typedef struct rps_lookup {
+    rps_embedding_table *table;
+    const uint64_t *keys; /**< [key_count] */
+    size_t key_count;
+    const uint32_t *offsets; /**< [bag_count + 1] into keys; NULL: a row a key */
+    size_t bag_count;
+    enum rps_pooling pooling;
+    uint32_t flags; /**< RPS_READ_ONLY, RPS_PADDED */
+    uint64_t padding_key;
+    void *rows; /**< [key_count or bag_count][dim] */
+    size_t row_stride; /**< bytes from row to row; 0 = dim values */
+    enum rps_value value; /**< of rows; only F32 is built */
+} rps_lookup;
+
+/** One table's part of a fused push. */
+typedef struct rps_push {
+    rps_embedding_table *table;
+    const uint64_t *keys;
+    size_t key_count;
+    const uint32_t *offsets;
+    size_t bag_count;
+    enum rps_pooling pooling;
+    uint32_t flags;
+    uint64_t padding_key;
+    const void *gradients; /**< [key_count or bag_count][dim] */
+    size_t gradient_stride; /**< bytes; 0 = dim values */
+    enum rps_value value;
+    float learning_rate; /**< NaN: the table's */
+} rps_push;
+
+/** What a request belongs to. */
+typedef struct rps_call {
+    uint64_t step;       /**< global step of a push; 0 outside a job */
+    uint32_t timeout_ms; /**< 0 = no deadline */
+    uint32_t flags;
+} rps_call;
+
+/** Rows as they are: for start values and imports. */
+typedef struct rps_assign {
+    rps_embedding_table *table;
+    const uint64_t *keys;
+    size_t key_count;
+    const float *rows;    /**< [key_count][dim] */
+    const float *slots;   /**< [key_count][slot floats], or NULL: fresh */
+    const uint32_t *meta; /**< [key_count] last | uses << 24, or NULL: 0 */
+} rps_assign;
+
+/** Terms of a job, fixed by the chief when it begins. */
+typedef struct rps_terms {
+    enum rps_mode mode;
+    enum rps_combine combine;
+    uint32_t replica_count;
+    uint32_t step_timeout_ms; /**< 60000 */
+    uint64_t step_bytes_max;  /**< of one replica's push to one PS; 256 MiB */
+} rps_terms;
+
+/** Where a job begins (again). */
+typedef struct rps_start {
+    uint32_t epoch;
+    uint64_t step; /**< 0: empty tables */
+    rps_terms terms;
+    char *data_position; /**< JSON text as it was saved, or NULL; free() */
+} rps_start;
+
+/** The answer of a step's end: the same for every replica. */
+typedef struct rps_decision {
+    uint64_t step;
+    double loss;       /**< combined over the counted ranks; NaN: none */
+    uint32_t counted;  /**< ranks counted */
+    uint32_t wishes;   /**< RPS_WISH_*; SAVE: save save_step */
+    uint64_t save_step; /**< async: end this step, then save; 0: none */
+} rps_decision;
+
+/**
+ * Fill *options with the defaults.
+ *
+ * Threads: any.
+ */
+RPS_API void rps_client_options_init(rps_client_options *options);
+
+/**
+ * Connect to every PS of the cluster, or open the embedded service.
+ *
+ * Waits for servers that are not there yet, saying why every 10 s through
+ * `report`, at most connect_timeout_ms in all.
+ *
+ * Owns:    copies *options; *client_out is released by rps_client_close().
+ *          On error *client_out is NULL and rps_client_error(NULL) says why.
+ * Threads: any.
+ * Errors:  RPS_E_INVAL, RPS_E_MISMATCH (job id, seed, number of PS),
+ *          RPS_E_UNREACHABLE, RPS_E_NOMEM.
+ */
+RPS_API RPS_NODISCARD rps_status rps_client_open(
+        rps_client **client_out, const rps_client_options *options);
+
+/**
+ * Close; unfinished tickets are canceled. NULL is allowed.
+ *
+ * Threads: the last user of the client and of its tables.
+ */
+RPS_API void rps_client_close(rps_client *client);
+
+/**
+ * This thread's last failure, in words; "" if there was none.
+ *
+ * Owns:    valid until this thread's next call. client may be NULL.
+ * Threads: any.
+ */
+RPS_API const char *rps_client_error(const rps_client *client);
+
+/**
+ * A descriptor that is readable when rps_poll has work; -1: embedded.
+ *
+ * Threads: the client's.
+ */
+RPS_API int rps_client_fd(const rps_client *client);
+
+/**
+ * The cluster this client was opened with.
+ *
+ * Owns:    valid until rps_client_close().
+ * Threads: any.
+ */
+RPS_API const rps_cluster *rps_client_cluster(const rps_client *client);
+
+/**
+ * Open a table, creating it where it is not there yet, on every PS.
+ *
+ * Owns:    copies *spec; the handle lives as long as the client.
+ * Threads: the client's.
+ * Errors:  RPS_E_INVAL, RPS_E_UNSUPPORTED (see rps_table_spec_check),
+ *          RPS_E_MISMATCH (the table exists with another field),
+ *          RPS_E_UNREACHABLE, RPS_E_ROLLED_BACK, RPS_E_NOMEM.
+ */
+RPS_API RPS_NODISCARD rps_status rps_get_embedding_table(rps_client *client,
+        const rps_table_spec *spec, rps_embedding_table **table_out);
+
+/**
+ * Spec that the table was opened with.
+ *
+ * Owns:    valid as long as the client.
+ * Threads: any.
+ */
+RPS_API const rps_table_spec *rps_embedding_table_spec(
+        const rps_embedding_table *table);
+
+/**
+ * Begin a fused lookup over `count` tables.
+ *
+ * Shapes:  lookups[count]; each writes rows[key_count or bag_count][dim].
+ * Owns:    borrows keys, offsets and rows until the ticket is done.
+ * Threads: the client's.
+ * Errors:  RPS_E_INVAL, RPS_E_NOMEM, RPS_E_UNREACHABLE, RPS_E_UNSUPPORTED.
+ */
+RPS_API RPS_NODISCARD rps_status rps_lookup_start(rps_client *client,
+        const rps_call *call, const rps_lookup *lookups, size_t count,
+        rps_ticket *ticket_out);
+
+/**
+ * Begin a fused push over `count` tables, to every PS.
+ *
+ * Shapes:  pushes[count]; duplicate keys are summed before they are sent.
+ * Owns:    borrows keys, offsets and gradients until the ticket is done.
+ * Threads: the client's.
+ * Errors:  RPS_E_INVAL, RPS_E_NOMEM, RPS_E_UNREACHABLE, RPS_E_UNSUPPORTED.
+ */
+RPS_API RPS_NODISCARD rps_status rps_push_start(rps_client *client,
+        const rps_call *call, const rps_push *pushes, size_t count,
+        rps_ticket *ticket_out);
+
+/**
+ * Move all tickets until this one is done; its status is the result.
+ *
+ * Units:   timeout_ms in milliseconds, 0 = no limit.
+ * Threads: the client's.
+ * Errors:  the request's own; RPS_E_TIMEOUT (not done yet; wait again or
+ *          cancel), RPS_E_NOT_FOUND (no such ticket).
+ */
+RPS_API RPS_NODISCARD rps_status rps_wait(
+        rps_client *client, rps_ticket ticket, uint32_t timeout_ms);
+
+/**
+ * Move all tickets without waiting; *done_out says if this one is done,
+ * after which its status is the result and the ticket is gone.
+ *
+ * Threads: the client's.
+ * Errors:  the request's own; RPS_E_NOT_FOUND.
+ */
+RPS_API RPS_NODISCARD rps_status rps_poll(
+        rps_client *client, rps_ticket ticket, int *done_out);
+
+/**
+ * Forget a ticket. Its buffers are not touched after the return; a push may
+ * or may not have been applied.
+ *
+ * Threads: the client's.
+ */
+RPS_API void rps_cancel(rps_client *client, rps_ticket ticket);
+
+/**
+ * Step that the last finished lookup was answered from (c).
+ *
+ * Threads: the client's.
+ */
+RPS_API uint64_t rps_lookup_step(const rps_client *client);
+
+/**
+ * Copy the rows of n keys into `rows`; an absent key yields its first value.
+ *
+ * Shapes:  keys[n]; rows[n][dim] f32, row-major, contiguous.
+ * Owns:    borrows keys and rows for the call; keeps neither.
+ * Threads: the client's.
+ * Errors:  as rps_lookup_start and rps_wait.
+ */
+RPS_API RPS_NODISCARD rps_status rps_embedding_lookup(
+        rps_embedding_table *table, size_t n, const uint64_t *keys,
+        float *rows);
+
+/**
+ * Push gradients of n keys; the table's optimizer applies them.
+ *
+ * Shapes:  keys[n], duplicates allowed; gradients[n][dim] f32.
+ * Owns:    borrows keys and gradients for the call; keeps neither.
+ * Threads: the client's.
+ * Errors:  as rps_push_start and rps_wait.
+ */
+RPS_API RPS_NODISCARD rps_status rps_push_gradients(
+        rps_embedding_table *table, uint64_t step, size_t n,
+        const uint64_t *keys, const float *gradients, float learning_rate);
+
+/**
+ * Write rows as they are, creating those that are absent.
+ *
+ * Owns:    borrows the arrays for the call.
+ * Threads: the client's.
+ * Errors:  RPS_E_INVAL, RPS_E_NONFINITE, RPS_E_UNREACHABLE, RPS_E_NOMEM.
+ */
+RPS_API RPS_NODISCARD rps_status rps_assign_rows(
+        rps_client *client, const rps_assign *assign);
+
+/**
+ * Bring rows that were fetched at step `since` up to date.
+ *
+ * Shapes:  keys[n]; rows[n][dim] f32: changed ones are overwritten.
+ * Units:   *changed_out counts keys.
+ * Owns:    borrows keys and rows for the call.
+ * Threads: the client's.
+ * Errors:  as rps_embedding_lookup.
+ */
+RPS_API RPS_NODISCARD rps_status rps_refresh(rps_embedding_table *table,
+        size_t n, const uint64_t *keys, uint64_t since, float *rows,
+        size_t *changed_out);
+
+/**
+ * Chief only: begin the job (again) on every PS. `step` 0 empties the
+ * tables; another step restores ckpt-<step> from the servers' folders. The
+ * new epoch is one above the largest known.
+ *
+ * Owns:    fills *start_out; free its data_position.
+ * Threads: the client's.
+ * Errors:  RPS_E_NOT_FOUND (no such checkpoint), RPS_E_CORRUPT, RPS_E_IO,
+ *          RPS_E_UNREACHABLE, RPS_E_INVAL.
+ */
+RPS_API RPS_NODISCARD rps_status rps_job_begin(rps_client *client,
+        uint64_t step, const rps_terms *terms, rps_start *start_out);
+
+/**
+ * Every replica, the chief after it has created and assigned: wait until
+ * all replicas are here (STEP_END of step 0), then learn where to begin.
+ *
+ * Owns:    fills *start_out; free its data_position.
+ * Threads: the client's.
+ * Errors:  RPS_E_TIMEOUT (names the rank), RPS_E_UNREACHABLE.
+ */
+RPS_API RPS_NODISCARD rps_status rps_job_join(
+        rps_client *client, rps_start *start_out);
+
+/**
+ * End a step: waits at PS 0 as the mode asks, answers the decision, which
+ * the next request to each PS carries.
+ *
+ * Units:   loss is this replica's part; NaN = none. wishes: RPS_WISH_*.
+ * Threads: the client's.
+ * Errors:  RPS_E_TIMEOUT (names the rank that is missing),
+ *          RPS_E_ROLLED_BACK, RPS_E_UNREACHABLE.
+ */
+RPS_API RPS_NODISCARD rps_status rps_step_end(rps_client *client,
+        uint64_t step, double loss, uint32_t wishes,
+        rps_decision *decision_out);
+
+/**
+ * Carry the last decision to every PS that has not had it yet.
+ *
+ * Threads: the client's.
+ * Errors:  RPS_E_ROLLED_BACK, RPS_E_UNREACHABLE.
+ */
+RPS_API RPS_NODISCARD rps_status rps_apply(rps_client *client);
+
+/**
+ * Chief only: write ckpt-<step> on every PS (prepare, then commit).
+ *
+ * Owns:    borrows data_position, a JSON text, or NULL.
+ * Units:   keep counts complete checkpoints that stay.
+ * Threads: the client's.
+ * Errors:  RPS_E_IO, RPS_E_INVAL (no checkpoint_dir), RPS_E_UNREACHABLE,
+ *          RPS_E_RETRY_LATER (another save runs); the older checkpoints
+ *          stay valid.
+ */
+RPS_API RPS_NODISCARD rps_status rps_save(rps_client *client, uint64_t step,
+        const char *data_position, uint32_t keep);
+
+/**
+ * Newest step of which every PS has a complete checkpoint; 0: none.
+ *
+ * Threads: the client's.
+ * Errors:  RPS_E_UNREACHABLE.
+ */
+RPS_API RPS_NODISCARD rps_status rps_newest_checkpoint(
+        rps_client *client, uint64_t *step_out);
+
+/**
+ * A PS's STAT as JSON text (docs: PROTOCOL.md).
+ *
+ * Owns:    *json_out is the caller's; free().
+ * Threads: the client's.
+ * Errors:  RPS_E_UNREACHABLE, RPS_E_INVAL.
+ */
+RPS_API RPS_NODISCARD rps_status rps_stat(
+        rps_client *client, uint32_t ps, char **json_out);
+
+/**
+ * Round trip to one PS; *json_out (may be NULL) gets its answer.
+ *
+ * Owns:    *json_out is the caller's; free().
+ * Threads: the client's.
+ * Errors:  RPS_E_UNREACHABLE, RPS_E_INVAL.
+ */
+RPS_API RPS_NODISCARD rps_status rps_ping(
+        rps_client *client, uint32_t ps, char **json_out);
+
+/**
+ * Ask the chief, through PS 0, to save or to stop.
+ *
+ * Units:   wishes: RPS_WISH_SAVE or RPS_WISH_STOP.
+ * Threads: the client's.
+ * Errors:  RPS_E_NOT_FOUND (no chief is connected), RPS_E_UNREACHABLE.
+ */
+RPS_API RPS_NODISCARD rps_status rps_wish(
+        rps_client *client, uint32_t wishes);
+
+/**
+ * End the servers: every PS finishes what it has in hand and exits 0.
+ *
+ * Threads: the client's.
+ * Errors:  RPS_E_UNREACHABLE.
+ */
+RPS_API RPS_NODISCARD rps_status rps_shutdown(rps_client *client);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* RPS_CLIENT_H */

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a table is: its spec, and the small enums that travel with it. Enum
+ * values are on the wire and in checkpoints by name; never renumber.
+ */
+#ifndef RPS_TYPES_H
+#define RPS_TYPES_H
+
+#include <recps/status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RPS_NAME_BYTES_MAX  128u        /**< of a table's name */
+#define RPS_DIM_MAX         8192u       /**< floats of a row */
+#define RPS_VOCABULARY_MAX  1000000000u /**< device_vocabulary_size */
+#define RPS_DENSE_ROW_FLOATS 1024u      /**< elements in a dense table's row */
+
+/** How a value is stored or sent. */
+enum rps_value {
+    RPS_VALUE_F32 = 0,
+    RPS_VALUE_F16 = 1,
+    RPS_VALUE_BF16 = 2,
+    RPS_VALUE_I8 = 3
+};
+
+/** Width of the caller's ids; int32 is widened with its sign. */
+enum rps_key_dtype {
+    RPS_KEY_INT64 = 0,
+    RPS_KEY_INT32 = 1
+};
+
+/** How the rows of one bag become one row. */
+enum rps_pooling {
+    RPS_POOLING_NONE = 0,
+    RPS_POOLING_SUM = 1,
+    RPS_POOLING_MEAN = 2,
+    RPS_POOLING_SQRTN = 3
+};
+
+enum rps_optimizer {
+    RPS_OPTIMIZER_SGD = 0,
+    RPS_OPTIMIZER_MOMENTUM = 1,
+    RPS_OPTIMIZER_ADAGRAD = 2,
+    RPS_OPTIMIZER_ROWWISE_ADAGRAD = 3,
+    RPS_OPTIMIZER_ADAM = 4, /**< lazy: only rows in the push move */
+    RPS_OPTIMIZER_ADAMW = 5,
+    RPS_OPTIMIZER_ADAM_CATCHUP = 6,
+    RPS_OPTIMIZER_ADAMW_CATCHUP = 7,
+    RPS_OPTIMIZER_FTRL = 8,
+    RPS_OPTIMIZER_RMSPROP = 9,
+    RPS_OPTIMIZER_COUNT
+};
+
+enum rps_initializer {
+    RPS_INITIALIZER_ZEROS = 0,
+    RPS_INITIALIZER_CONSTANT = 1, /**< every column: initializer_low */
+    RPS_INITIALIZER_UNIFORM = 2,  /**< in [initializer_low, _high) */
+    RPS_INITIALIZER_NORMAL = 3,
+    RPS_INITIALIZER_TRUNCATED_NORMAL = 4,
+    RPS_INITIALIZER_VARIANCE_SCALING = 5,
+    RPS_INITIALIZER_COUNT
+};
+
+/** What happens when memory_limit is reached. */
+enum rps_on_full {
+    RPS_ON_FULL_REFUSE = 0,
+    RPS_ON_FULL_EVICT_LRU = 1,
+    RPS_ON_FULL_EVICT_LFU = 2
+};
+
+/**
+ * Everything that defines a table. Filled by rps_table_spec_init(), then
+ * changed field by field: every default is a number, so 0 means 0.
+ *
+ * Identity (a second request with another value is MISMATCH): name, dim,
+ * value_dtype, optimizer, initializer*, seed, dense_elements. The rest is
+ * policy, changed by ALTER_TABLE only.
+ */
+typedef struct rps_table_spec {
+    uint32_t struct_bytes; /**< set by _init; tells versions apart */
+    char name[RPS_NAME_BYTES_MAX + 1]; /**< [0-9A-Za-z_.], no leading dot */
+    uint32_t dim;                      /**< floats a row, 1..RPS_DIM_MAX */
+    enum rps_value value_dtype;        /**< in memory; only F32 is built */
+    enum rps_key_dtype key_dtype;
+    uint64_t device_vocabulary_size; /**< 1..10^9; a hint, not a bound */
+    uint64_t seed;                   /**< of first values; full 64 bits */
+    uint64_t dense_elements;         /**< > 0: a dense variable of so many */
+
+    enum rps_initializer initializer;
+    float initializer_low;  /**< uniform low, constant, normal mean */
+    float initializer_high; /**< uniform high, normal standard deviation */
+
+    enum rps_optimizer optimizer;
+    float learning_rate; /**< used where a push carries NaN */
+    float initial_accumulator;
+    float beta1;
+    float beta2;
+    float epsilon;
+    float weight_decay;
+    float momentum;
+    uint32_t nesterov; /**< 0 or 1 */
+    float rho;
+    float l1;
+    float l2;
+    float l2_shrinkage;
+    float learning_rate_power;
+    float clip_value; /**< elements into [-clip, clip]; 0 = off */
+    float clip_norm;  /**< a row's 2-norm at most this; 0 = off */
+
+    float default_value; /**< each column of an unadmitted or absent row */
+    /* Not built yet: anything but the default is RPS_E_UNSUPPORTED. */
+    uint64_t min_used_times;
+    uint64_t max_cold_secs;
+    uint64_t max_cold_steps;
+    uint64_t keep_min_rows;
+    uint64_t memory_limit; /**< bytes */
+    enum rps_on_full on_full;
+} rps_table_spec;
+
+/**
+ * Fill *spec with every default for this optimizer.
+ *
+ * Defaults: uniform ±0.05, seed 0, learning_rate 0.001 (adagrad 0.001, sgd
+ * 0.01), Adagrad accumulator 0.1, Adam betas 0.9 and 0.999, epsilon 1e-8,
+ * AdamW weight_decay 0.004, device_vocabulary_size 1. A name that is too
+ * long is cut to a name that rps_table_spec_check() refuses.
+ *
+ * Owns:    copies name.
+ * Threads: any.
+ */
+RPS_API void rps_table_spec_init(rps_table_spec *spec, const char *name,
+        uint32_t dim, enum rps_optimizer optimizer);
+
+/**
+ * Say whether a table of this spec can be made by this build.
+ *
+ * Owns:    writes at most why_bytes of text, NUL included, into why: the
+ *          field, its value, what is allowed. why may be NULL.
+ * Threads: any.
+ * Errors:  RPS_E_INVAL (a value out of range), RPS_E_UNSUPPORTED (a legal
+ *          value that this build does not do).
+ */
+RPS_API RPS_NODISCARD rps_status rps_table_spec_check(
+        const rps_table_spec *spec, char *why, size_t why_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* RPS_TYPES_H */

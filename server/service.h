@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request in, its reply out: at once, or later by callback (STEP_END, SAVE,
+ * RESTORE). No sockets here: recpsd's loops and the embedded channel both
+ * call it with whole, checked frames.
+ *
+ * Threads: rps_service_handle from any thread, requests of one session one
+ * at a time. A reply may come from another thread than the call.
+ */
+#ifndef RPS_SERVER_SERVICE_H
+#define RPS_SERVER_SERVICE_H
+
+#include "base/error.h"
+#include "proto/message.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rps_service;
+struct rps_session; /* one connection, as the service sees it */
+
+struct rps_service_options {
+    uint32_t ps_index;
+    uint32_t ps_count;          /* 1 when embedded */
+    const char *job_id;
+    uint64_t job_seed;
+    uint64_t fingerprint;       /* of the cluster; a mismatch only warns */
+    const char *checkpoint_dir; /* NULL: SAVE and RESTORE of a step: INVAL */
+    uint64_t step_bytes_max;    /* of one replica's contribution */
+    uint32_t step_timeout_ms;
+    /** One line for the log; may be NULL. Any thread. */
+    void (*event)(void *context, int level, const char *event,
+            const char *text);
+    /** SHUTDOWN was accepted: stop the process. May be NULL. Any thread. */
+    void (*shutdown)(void *context);
+    void *context;
+};
+
+/** Copies *options and its strings. Errors: NOMEM, IO, INVAL. */
+rps_status rps_service_create(struct rps_service **service_out,
+        const struct rps_service_options *options, struct rps_error *error);
+
+/** No session may be open. Waits for a save in progress. */
+void rps_service_destroy(struct rps_service *service);
+
+/** `peer` is text for logs ("127.0.0.1:4711"). NULL: no memory. */
+struct rps_session *rps_session_open(
+        struct rps_service *service, const char *peer);
+
+/**
+ * The connection is gone: parked requests of the session get no reply any
+ * more once this returns, and a member without `leave` counts as lost.
+ */
+void rps_session_close(struct rps_session *session);
+
+/**
+ * Takes the reply: an owned frame (free()), or NULL when memory ran out:
+ * close the connection. Called exactly once a request, unless the session
+ * was closed first.
+ */
+typedef void rps_reply_fn(
+        void *context, uint8_t *frame, size_t frame_bytes);
+
+/**
+ * Serve one request. `message` and its frame are borrowed for the call; what
+ * must outlive it is copied.
+ */
+void rps_service_handle(struct rps_session *session,
+        const struct rps_message *message, rps_reply_fn *reply,
+        void *context);
+
+/** Answer a header that is not a request we know (from header_decode). */
+void rps_service_refuse(const struct rps_header *header, rps_status status,
+        const char *why, rps_reply_fn *reply, void *context);
+
+/** Rows and steps that no complete checkpoint holds, in words for SIGTERM. */
+char *rps_service_unsaved(struct rps_service *service);
+
+/** The STAT text; free(). with_digests reads every row. */
+char *rps_service_stat(struct rps_service *service, bool with_digests);
+
+#endif /* RPS_SERVER_SERVICE_H */
