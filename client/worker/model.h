@@ -5,8 +5,8 @@
  * buffers and sends its gradients away.
  *
  * Batches are computed in tiles of RPS_MODEL_TILE rows, the last one padded
- * with zeros, so that no matrix shape depends on the batch size: a row's
- * probability has the same bits in a batch of 1 and of 1000.
+ * with zeros, so that no matrix shape depends on the batch size; stage.h
+ * builds on it.
  */
 #ifndef RPS_WORKER_MODEL_H
 #define RPS_WORKER_MODEL_H
