@@ -76,6 +76,9 @@ rps_stage_flush(struct rps_stage *stage)
             .dense = stage->dense,
     };
 
+    if (stage->fill == 0) {
+        return;
+    }
     for (uint32_t t = 0; t < stage->model->table_count; t++) {
         tile.pooled[t] = stage->pooled[t];
     }
