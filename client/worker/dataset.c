@@ -64,7 +64,8 @@ rps_dataset_open(struct rps_dataset **dataset_out, const char *spec,
     if (options != NULL) {
         dataset->options = *options;
     }
-    if (dataset->options.little_demo && strcmp(format->name, "synthetic") != 0) {
+    if (dataset->options.little_demo &&
+            strcmp(format->name, "synthetic") != 0) {
         status = rps_fail(error, RPS_E_INVAL,
                 "data \"%.200s\": little_demo has its own planted data; "
                 "write synthetic:rows=N,keys=N,seed=N",
@@ -182,8 +183,8 @@ rps_dataset_key(const struct rps_dataset *dataset, uint32_t field,
 {
     if (field >= dataset->shape.fields) {
         return rps_fail(error, RPS_E_INVAL,
-                "field %u, token \"%.80s\": the data has fields 0 to %u",
-                field, token, dataset->shape.fields - 1);
+                "field %u, token \"%.80s\": the data has fields 0 to %u", field,
+                token, dataset->shape.fields - 1);
     }
     return dataset->ops->key(dataset, field, token, key_out, error);
 }

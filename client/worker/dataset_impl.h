@@ -63,8 +63,8 @@ rps_status rps_row_builder_init(
 void rps_row_builder_finish(struct rps_row_builder *row);
 
 /** Room for `count` keys in all. */
-rps_status rps_row_builder_reserve(struct rps_row_builder *row, size_t count,
-        struct rps_error *error);
+rps_status rps_row_builder_reserve(
+        struct rps_row_builder *row, size_t count, struct rps_error *error);
 
 /** One more malformed row was left out of this pass. */
 void rps_dataset_note_bad(struct rps_dataset *dataset);

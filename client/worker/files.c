@@ -61,8 +61,7 @@ add_folder(
             break;
         }
         if (stat(name, &stat_of) != 0) {
-            status = rps_fail(error, RPS_E_IO, "%s: %s", name,
-                    strerror(errno));
+            status = rps_fail(error, RPS_E_IO, "%s: %s", name, strerror(errno));
         } else if (!S_ISDIR(stat_of.st_mode)) {
             status = add_file(list, name, error);
         }

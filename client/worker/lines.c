@@ -63,8 +63,8 @@ open_next(struct rps_line_reader *reader, struct rps_error *error)
     reader->next_file++;
     reader->fd = open(open_path(reader), O_RDONLY | O_CLOEXEC);
     if (reader->fd < 0) {
-        return rps_fail(error, RPS_E_IO, "%s: %s", open_path(reader),
-                strerror(errno));
+        return rps_fail(
+                error, RPS_E_IO, "%s: %s", open_path(reader), strerror(errno));
     }
     return RPS_OK;
 }
@@ -87,17 +87,15 @@ make_room(struct rps_line_reader *reader, struct rps_error *error)
     }
     if (capacity > RPS_LINE_BYTES_MAX) {
         return rps_fail(error, RPS_E_LIMIT,
-                "%s:%llu: the line is longer than %zu bytes",
-                open_path(reader), (unsigned long long)reader->number + 1,
-                RPS_LINE_BYTES_MAX);
+                "%s:%llu: the line is longer than %zu bytes", open_path(reader),
+                (unsigned long long)reader->number + 1, RPS_LINE_BYTES_MAX);
     }
     capacity = capacity == 0 ? BUFFER_BYTES : capacity * 2;
     buffer = realloc(reader->buffer, capacity);
     if (buffer == NULL) {
         return rps_fail(error, RPS_E_NOMEM,
-                "%s:%llu: no memory for a line of %zu bytes",
-                open_path(reader), (unsigned long long)reader->number + 1,
-                capacity);
+                "%s:%llu: no memory for a line of %zu bytes", open_path(reader),
+                (unsigned long long)reader->number + 1, capacity);
     }
     reader->buffer = buffer;
     reader->capacity = capacity;
@@ -118,8 +116,8 @@ read_more(struct rps_line_reader *reader, struct rps_error *error)
                 reader->capacity - reader->end - 1);
     } while (got < 0 && errno == EINTR);
     if (got < 0) {
-        return rps_fail(error, RPS_E_IO, "%s: %s", open_path(reader),
-                strerror(errno));
+        return rps_fail(
+                error, RPS_E_IO, "%s: %s", open_path(reader), strerror(errno));
     }
     reader->at_end = got == 0;
     reader->end += (size_t)got;
@@ -152,9 +150,9 @@ rps_line_reader_next(struct rps_line_reader *reader, struct rps_line *line,
     while (status == RPS_OK) {
         size_t left = reader->end - reader->begin;
         char *found = left == looked
-                ? NULL
-                : memchr(reader->buffer + reader->begin + looked, '\n',
-                          left - looked);
+                              ? NULL
+                              : memchr(reader->buffer + reader->begin + looked,
+                                        '\n', left - looked);
 
         if (found != NULL) {
             take(reader, (size_t)(found - reader->buffer), 1, line);
@@ -174,8 +172,8 @@ rps_line_reader_next(struct rps_line_reader *reader, struct rps_line *line,
 }
 
 rps_status
-rps_bad_row(struct rps_error *error, const struct rps_line *line,
-        size_t column, const char *format, ...)
+rps_bad_row(struct rps_error *error, const struct rps_line *line, size_t column,
+        const char *format, ...)
 {
     char words[512];
     va_list list;
@@ -188,8 +186,8 @@ rps_bad_row(struct rps_error *error, const struct rps_line *line,
 }
 
 rps_status
-rps_line_check_nul(const struct rps_line *line, char separator,
-        struct rps_error *error)
+rps_line_check_nul(
+        const struct rps_line *line, char separator, struct rps_error *error)
 {
     size_t column = 1;
     size_t at = strlen(line->text);

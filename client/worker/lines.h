@@ -64,7 +64,7 @@ rps_status rps_bad_row(struct rps_error *error, const struct rps_line *line,
         __attribute__((format(printf, 4, 5)));
 
 /** INVAL if the line holds a NUL byte; columns are split at `separator`. */
-rps_status rps_line_check_nul(const struct rps_line *line, char separator,
-        struct rps_error *error);
+rps_status rps_line_check_nul(
+        const struct rps_line *line, char separator, struct rps_error *error);
 
 #endif /* RPS_WORKER_LINES_H */

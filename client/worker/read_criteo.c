@@ -3,9 +3,8 @@
  * criteo: label, I1..I13 (numbers, may be empty), C1..C26 (hex hashes, may
  * be empty), separated by TAB; no header.
  */
-#include "client/worker/text_dataset.h"
-
 #include "base/text.h"
+#include "client/worker/text_dataset.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -138,8 +137,8 @@ parse(struct rps_dataset *dataset, struct rps_line *line,
     if (status != RPS_OK) {
         return status;
     }
-    status = parse_label(line, rps_line_column(&rest, '\t'),
-            dataset->row.labels, error);
+    status = parse_label(
+            line, rps_line_column(&rest, '\t'), dataset->row.labels, error);
     for (i = 0; status == RPS_OK && i < DENSE_COUNT; i++) {
         status = parse_dense(line, 2 + i, rps_line_column(&rest, '\t'),
                 &dataset->row.dense[i], error);

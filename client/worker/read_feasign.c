@@ -4,9 +4,8 @@
  * by blanks. A feasign is a key as it is, all 64 bits; the slots of the whole
  * input, sorted by number, are the fields.
  */
-#include "client/worker/text_dataset.h"
-
 #include "base/text.h"
+#include "client/worker/text_dataset.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -96,8 +95,7 @@ collect(struct rps_dataset *dataset, struct rps_line *line,
     text->token_count = 0;
     word = strtok_r(line->text, " \t", &rest);
     status = parse_label(line, word, &label, error);
-    while (status == RPS_OK &&
-            (word = strtok_r(NULL, " \t", &rest)) != NULL) {
+    while (status == RPS_OK && (word = strtok_r(NULL, " \t", &rest)) != NULL) {
         status = parse_token(text, line, word, error);
     }
     if (status == RPS_OK && dataset->row.labels != NULL) {

@@ -3,9 +3,8 @@
  * libfm: "label key:1 key:1 …", separated by blanks. The position is the
  * field, the key is taken as it is. The longest row sets the field count.
  */
-#include "client/worker/text_dataset.h"
-
 #include "base/text.h"
+#include "client/worker/text_dataset.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,8 +69,7 @@ collect(struct rps_dataset *dataset, struct rps_line *line,
     row->key_count = 0;
     word = strtok_r(line->text, " \t", &rest);
     status = parse_label(line, word, &label, error);
-    while (status == RPS_OK &&
-            (word = strtok_r(NULL, " \t", &rest)) != NULL) {
+    while (status == RPS_OK && (word = strtok_r(NULL, " \t", &rest)) != NULL) {
         if (row->key_count == RPS_FIELD_LIMIT) {
             return rps_bad_row(error, line, row->key_count + 2,
                     "more than %u keys in a row", RPS_FIELD_LIMIT);
@@ -147,8 +145,8 @@ rps_dataset_open_libfm(
     dataset->shape.labels = 1;
     status = rps_text_dataset_scan(dataset, scan, error);
     if (status == RPS_OK && dataset->shape.fields == 0) {
-        status = rps_fail(error, RPS_E_INVAL,
-                "libfm: %.400s: no row has a key", path);
+        status = rps_fail(
+                error, RPS_E_INVAL, "libfm: %.400s: no row has a key", path);
     }
     return status == RPS_OK ? rps_row_builder_init(dataset, error) : status;
 }

@@ -28,8 +28,8 @@ rps_text_dataset_open(struct rps_dataset *dataset, const char *format,
 }
 
 rps_status
-rps_text_dataset_scan(struct rps_dataset *dataset, rps_line_fn fn,
-        struct rps_error *error)
+rps_text_dataset_scan(
+        struct rps_dataset *dataset, rps_line_fn fn, struct rps_error *error)
 {
     struct rps_text_dataset *text = dataset->reader;
     struct rps_line_reader lines;

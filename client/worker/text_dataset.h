@@ -39,8 +39,8 @@ rps_status rps_text_dataset_open(struct rps_dataset *dataset,
  * Show every line of the input to `fn`, count the rows, forget the bad ones
  * if they are skipped. Leaves the reading position alone.
  */
-rps_status rps_text_dataset_scan(struct rps_dataset *dataset, rps_line_fn fn,
-        struct rps_error *error);
+rps_status rps_text_dataset_scan(
+        struct rps_dataset *dataset, rps_line_fn fn, struct rps_error *error);
 
 rps_status rps_text_dataset_next(
         struct rps_dataset *dataset, struct rps_error *error);
