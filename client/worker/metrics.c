@@ -2,6 +2,7 @@
 #include "client/worker/metrics.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #define CLAMP 1e-15
