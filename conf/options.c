@@ -295,7 +295,8 @@ static bool
 is_foreign_variable(const char *name)
 {
     return strncmp(name, "RECPS_TEST_", 11) == 0 ||
-           strncmp(name, "RECPS_BUILD", 11) == 0;
+           strncmp(name, "RECPS_BUILD", 11) == 0 ||
+           strncmp(name, "RECPS_SOURCE", 12) == 0;
 }
 
 /* A variable that no program takes is a slip: said, not refused. */
