@@ -86,7 +86,7 @@ count_keys(const struct rps_bags *bags, const struct rps_batch *batch)
         const uint32_t *at =
                 batch->offsets + r * batch->shape.fields + table->field;
 
-        count += at[table->field_count] - at[0];
+        count += at[table->bags * table->bag_fields] - at[0];
     }
     return count;
 }
@@ -99,7 +99,7 @@ rps_bags_take(struct rps_bags *bags, const struct rps_batch *batch,
     uint32_t *offset;
     size_t n = 0;
 
-    bags->bag_count = batch->rows * table->field_count;
+    bags->bag_count = batch->rows * table->bags;
     bags->key_count = count_keys(bags, batch);
     bags->one_each = bags->key_count == bags->bag_count;
     if (!reserve_bags(bags, bags->bag_count) ||
@@ -112,10 +112,10 @@ rps_bags_take(struct rps_bags *bags, const struct rps_batch *batch,
         const uint32_t *at =
                 batch->offsets + r * batch->shape.fields + table->field;
 
-        for (uint32_t f = 0; f < table->field_count; f++) {
-            size_t length = at[f + 1] - at[f];
+        for (uint32_t b = 0; b < table->bags; b++, at += table->bag_fields) {
+            size_t length = at[table->bag_fields] - at[0];
 
-            memcpy(bags->keys + n, batch->keys + at[f],
+            memcpy(bags->keys + n, batch->keys + at[0],
                     length * sizeof(*bags->keys));
             n += length;
             *offset++ = (uint32_t)n;

@@ -235,7 +235,8 @@ rps_dlrm_create(struct rps_model **model_out,
     model->tables[0] = (struct rps_model_table){.name = "emb",
             .dim = shape->emb_dim,
             .field = 0,
-            .field_count = shape->fields};
+            .bags = shape->fields,
+            .bag_fields = 1};
     model->ops = &dlrm_ops;
     model->state = calloc(1, sizeof(struct dlrm));
     status = model->state == NULL

@@ -12,6 +12,8 @@
 #define USER_DIM 32u
 #define ITEM_DIM 8u
 #define INPUT    (USER_DIM + ITEM_DIM)
+#define USER_IDS 8u
+#define ITEM_IDS 16u
 #define HEADS    2u
 #define LAYERS   4u
 
@@ -155,16 +157,18 @@ rps_little_demo_create(struct rps_model **model_out, struct rps_error *error)
         return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
     }
     model->labels = HEADS;
-    model->shape.fields = 2;
+    model->shape.fields = USER_IDS + ITEM_IDS;
     model->table_count = 2;
     model->tables[0] = (struct rps_model_table){.name = "user_table",
             .dim = USER_DIM,
             .field = 0,
-            .field_count = 1};
+            .bags = 1,
+            .bag_fields = USER_IDS};
     model->tables[1] = (struct rps_model_table){.name = "item_table",
             .dim = ITEM_DIM,
-            .field = 1,
-            .field_count = 1};
+            .field = USER_IDS,
+            .bags = 1,
+            .bag_fields = ITEM_IDS};
     model->ops = &little_demo_ops;
     model->state = calloc(1, sizeof(struct little_demo));
     status = model->state == NULL

@@ -57,8 +57,7 @@ rps_model_prepare(struct rps_model *model, struct rps_error *error)
         return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
     }
     for (uint32_t t = 0; t < model->table_count; t++) {
-        size_t row =
-                (size_t)model->tables[t].field_count * model->tables[t].dim;
+        size_t row = (size_t)model->tables[t].bags * model->tables[t].dim;
 
         model->tile_pooled[t] = calloc(RPS_MODEL_TILE * row, sizeof(float));
         if (model->tile_pooled[t] == NULL) {
@@ -153,8 +152,7 @@ tile_cut(struct rps_model *model, const struct rps_model_input *input,
         tile->labels = input->labels + first * model->labels;
     }
     for (uint32_t t = 0; t < model->table_count; t++) {
-        size_t row =
-                (size_t)model->tables[t].field_count * model->tables[t].dim;
+        size_t row = (size_t)model->tables[t].bags * model->tables[t].dim;
 
         tile->pooled[t] = input->pooled[t] + first * row;
         if (input->pooled_gradients[t] != NULL) {

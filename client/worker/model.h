@@ -40,12 +40,16 @@ struct rps_variable {
     float *gradients; /* [rows][1024] */
 };
 
-/** A sparse table of the model: fields [field, field + field_count). */
+/**
+ * A sparse table of the model: fields [field, field + bags * bag_fields) of a
+ * sample, in `bags` bags of bag_fields fields, each summed to one row.
+ */
 struct rps_model_table {
     const char *name;
     uint32_t dim;
     uint32_t field;
-    uint32_t field_count; /* bags of a sample, each summed to one row */
+    uint32_t bags;
+    uint32_t bag_fields;
 };
 
 struct rps_model_shape {
@@ -63,7 +67,7 @@ struct rps_model_input {
     size_t rows;
     const float *dense;  /* [rows][dense] */
     const float *labels; /* [rows][labels]; NULL: forward only */
-    const float *pooled[RPS_MODEL_TABLES_MAX]; /* [rows][field_count][dim] */
+    const float *pooled[RPS_MODEL_TABLES_MAX];     /* [rows][bags][dim] */
     float *pooled_gradients[RPS_MODEL_TABLES_MAX]; /* same; NULL: forward */
     double loss_scale; /* 1 / rows of the whole step's batch */
 };
@@ -91,7 +95,7 @@ struct rps_model {
     uint32_t variable_count;
     struct rps_variable variables[RPS_MODEL_VARIABLES_MAX];
     float *tile_dense;                        /* [tile][dense] */
-    float *tile_pooled[RPS_MODEL_TABLES_MAX]; /* [tile][field_count][dim] */
+    float *tile_pooled[RPS_MODEL_TABLES_MAX]; /* [tile][bags][dim] */
     float *tile_labels;                       /* [tile][labels] */
     float logits[RPS_MODEL_LABELS_MAX * RPS_MODEL_TILE];
     float logit_gradients[RPS_MODEL_LABELS_MAX * RPS_MODEL_TILE];

@@ -7,7 +7,7 @@
 static size_t
 pooled_floats(const struct rps_model *model, uint32_t table)
 {
-    return (size_t)model->tables[table].field_count * model->tables[table].dim;
+    return (size_t)model->tables[table].bags * model->tables[table].dim;
 }
 
 rps_status

@@ -14,7 +14,7 @@ struct rps_stage {
     struct rps_model *model; /* borrowed */
     size_t fill;             /* rows that wait, below RPS_MODEL_TILE */
     float *dense;            /* [tile][dense] */
-    float *pooled[RPS_MODEL_TABLES_MAX]; /* [tile][field_count][dim] */
+    float *pooled[RPS_MODEL_TABLES_MAX]; /* [tile][bags][dim] */
     float *labels;                       /* [capacity][labels], as they came */
     float *probabilities; /* [capacity][labels]; count - fill are done */
     size_t count;         /* rows added */

@@ -26,7 +26,6 @@ struct loop {
     uint64_t save_at; /* the chief saves once this step ended; 0: none */
     uint64_t saved;   /* newest step saved by this run */
     double loss;      /* of the last step */
-    double seconds;   /* of training */
     bool left;
 };
 
@@ -397,16 +396,15 @@ leave_idle(struct loop *loop)
 static rps_status
 train(struct loop *loop)
 {
-    const uint64_t begin = rps_clock_ns();
     rps_status status = RPS_OK;
 
     if (loop->step >= loop->last_step) {
         return leave_idle(loop);
     }
+    rps_report_start(loop->run->report);
     while (status == RPS_OK && !loop->left) {
         status = one_step(loop);
     }
-    loop->seconds = (double)(rps_clock_ns() - begin) * 1e-9;
     return status;
 }
 
@@ -421,10 +419,8 @@ finish(struct loop *loop)
             .final_loss = loop->loss,
             .steps = loop->step,
             .samples_per_second =
-                    loop->seconds > 0.0
-                            ? (double)(steps * global_batch(run->settings)) /
-                                      loop->seconds
-                            : 0.0,
+                    steps > 0 ? rps_report_samples_per_second(run->report)
+                              : 0.0,
     };
     rps_status status = rps_apply(run->client);
 

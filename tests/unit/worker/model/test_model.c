@@ -57,7 +57,7 @@ fixture_fill(struct fixture *fixture, size_t rows, uint64_t seed)
     fixture->probabilities = calloc(rows * model->labels, sizeof(float));
     for (uint32_t t = 0; t < model->table_count; t++) {
         fixture->pooled_floats[t] =
-                rows * model->tables[t].field_count * model->tables[t].dim;
+                rows * model->tables[t].bags * model->tables[t].dim;
         fixture->pooled[t] =
                 noise_floats(fixture->pooled_floats[t], 0.7, &state);
         fixture->gradients[t] =
@@ -330,9 +330,8 @@ rows_of(const struct fixture *fixture, size_t first, size_t end)
     };
 
     for (uint32_t t = 0; t < model->table_count; t++) {
-        part.pooled[t] =
-                fixture->pooled[t] +
-                first * model->tables[t].field_count * model->tables[t].dim;
+        part.pooled[t] = fixture->pooled[t] +
+                         first * model->tables[t].bags * model->tables[t].dim;
     }
     return part;
 }
