@@ -90,7 +90,13 @@ rps_position_recount(const struct rps_position *saved, struct rps_position *now,
     now->epoch = saved->epoch;
     now->batch = saved->batch;
     if (saved->global_batch != now->global_batch) {
-        now->batch = saved->batch * saved->global_batch / now->global_batch;
+        /* rows of an epoch fit 64 bits; more were never there */
+        now->batch = saved->global_batch == 0 ||
+                                     saved->batch > saved->train_rows /
+                                                            saved->global_batch
+                             ? batches
+                             : saved->batch * saved->global_batch /
+                                       now->global_batch;
     }
     if (now->batch >= batches) {
         now->epoch += 1;

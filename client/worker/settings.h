@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RPS_BATCH_ROWS_MAX (1u << 20)
+#define RPS_BATCH_ROWS_MAX (1u << 24)
 
 enum rps_model_kind {
     RPS_MODEL_DLRM,
