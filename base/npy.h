@@ -23,8 +23,7 @@ struct rps_npy {
 };
 
 /** Write exactly RPS_NPY_HEADER_BYTES. */
-void rps_npy_header(
-        const struct rps_npy *npy, char out[RPS_NPY_HEADER_BYTES]);
+void rps_npy_header(const struct rps_npy *npy, char out[RPS_NPY_HEADER_BYTES]);
 
 /**
  * Read the header of any .npy 1.x..3.x that is C-ordered and little-endian.

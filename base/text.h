@@ -39,7 +39,6 @@ const char *rps_nearest_name(
         const char *word, const char *const *names, size_t count);
 
 /** printf into a new string, or NULL. */
-char *rps_format(const char *format, ...)
-        __attribute__((format(printf, 1, 2)));
+char *rps_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif /* RPS_BASE_TEXT_H */

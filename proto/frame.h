@@ -16,10 +16,10 @@
 
 #include <stdint.h>
 
-#define RPS_WIRE_VERSION     1u
-#define RPS_HEADER_BYTES     64u
-#define RPS_BODY_BYTES_MAX   (16u << 20)
-#define RPS_MAGIC            0x31535052u /* "RPS1" as it lies on the wire */
+#define RPS_WIRE_VERSION   1u
+#define RPS_HEADER_BYTES   64u
+#define RPS_BODY_BYTES_MAX (16u << 20)
+#define RPS_MAGIC          0x31535052u /* "RPS1" as it lies on the wire */
 
 enum rps_opcode {
     RPS_OP_HELLO = 1,

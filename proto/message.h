@@ -19,9 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RPS_SECTION_BYTES     48u
-#define RPS_SECTIONS_MAX      1024u
-#define RPS_MESSAGE_ALIGN     64u
+#define RPS_SECTION_BYTES 48u
+#define RPS_SECTIONS_MAX  1024u
+#define RPS_MESSAGE_ALIGN 64u
 
 /** Kinds and what an element is; `count` counts elements. */
 enum rps_section_kind {
@@ -52,7 +52,7 @@ struct rps_section {
 /** A checked view of a frame. */
 struct rps_message {
     struct rps_header header;
-    const uint8_t *frame; /* header first; 8-byte aligned */
+    const uint8_t *frame;               /* header first; 8-byte aligned */
     const struct rps_section *sections; /* [section_count], in the frame */
     uint32_t section_count;
 };
@@ -78,10 +78,10 @@ const struct rps_section *rps_message_find(
 char *rps_message_text(const struct rps_message *message);
 
 /**
- * Builds a frame. Zeroed and given a header it is empty; sections are added
- * in order; their arrays are written through the pointer that add returns,
- * or from `data`. `failed` collects allocation failures and bodies over
- * RPS_BODY_BYTES_MAX: check once, in rps_builder_end().
+ * Builds a frame. Sections are added in order after _begin; their arrays are
+ * copied from `data` or written by the caller at the offset that reserve
+ * returns. `failed` keeps the first failure (NOMEM, LIMIT): check once, in
+ * rps_builder_end().
  */
 struct rps_builder {
     struct rps_header header;
@@ -119,15 +119,20 @@ void rps_builder_add_text(
  * Write header and section table. *frame_out is the caller's: free().
  * LIMIT: the body is larger than a frame; NOMEM.
  */
-rps_status rps_builder_end(struct rps_builder *builder, uint8_t **frame_out,
-        size_t *length_out);
+rps_status rps_builder_end(
+        struct rps_builder *builder, uint8_t **frame_out, size_t *length_out);
 
 /** Drop what was built; after end a no-op. */
 void rps_builder_finish(struct rps_builder *builder);
 
-/** Bytes that a section of this shape takes, alignment included. */
-size_t rps_section_bytes(uint16_t kind, uint16_t value, uint32_t dim,
-        uint64_t count);
+/** Bytes of an array of this shape; SIZE_MAX: unknown kind, or too large for
+ * any frame. */
+size_t rps_array_bytes(
+        uint16_t kind, uint16_t value, uint32_t dim, uint64_t count);
+
+/** The same with its padding to the next array: for planning splits. */
+size_t rps_section_bytes(
+        uint16_t kind, uint16_t value, uint32_t dim, uint64_t count);
 
 /** A reply without arrays: `text` (may be NULL) in a text section. */
 rps_status rps_reply_text(const struct rps_header *request, rps_status status,

@@ -49,10 +49,10 @@ enum rps_combine {
 
 typedef struct rps_client_options {
     uint32_t struct_bytes;
-    const rps_cluster *cluster; /**< NULL: resolve from the environment */
-    const char *job_id;         /**< must equal the servers' */
-    uint64_t job_seed;          /**< must equal the servers' */
-    const char *checkpoint_dir; /**< embedded mode only; NULL: none */
+    const rps_cluster *cluster;  /**< NULL: resolve from the environment */
+    const char *job_id;          /**< must equal the servers' */
+    uint64_t job_seed;           /**< must equal the servers' */
+    const char *checkpoint_dir;  /**< embedded mode only; NULL: none */
     uint32_t connect_timeout_ms; /**< whole wait for all PS; 300000 */
     uint32_t request_timeout_ms; /**< of blocking calls; 0 = no limit */
     /** Called with one line of text while waiting; NULL: silent. */
@@ -65,13 +65,14 @@ typedef struct rps_lookup {
     rps_embedding_table *table;
     const uint64_t *keys; /**< [key_count] */
     size_t key_count;
-    const uint32_t *offsets; /**< [bag_count + 1] into keys; NULL: a row a key */
+    const uint32_t
+            *offsets; /**< [bag_count + 1] into keys; NULL: a row a key */
     size_t bag_count;
     enum rps_pooling pooling;
     uint32_t flags; /**< RPS_READ_ONLY, RPS_PADDED */
     uint64_t padding_key;
-    void *rows; /**< [key_count or bag_count][dim] */
-    size_t row_stride; /**< bytes from row to row; 0 = dim values */
+    void *rows;           /**< [key_count or bag_count][dim] */
+    size_t row_stride;    /**< bytes from row to row; 0 = dim values */
     enum rps_value value; /**< of rows; only F32 is built */
 } rps_lookup;
 
@@ -85,7 +86,7 @@ typedef struct rps_push {
     enum rps_pooling pooling;
     uint32_t flags;
     uint64_t padding_key;
-    const void *gradients; /**< [key_count or bag_count][dim] */
+    const void *gradients;  /**< [key_count or bag_count][dim] */
     size_t gradient_stride; /**< bytes; 0 = dim values */
     enum rps_value value;
     float learning_rate; /**< NaN: the table's */
@@ -128,9 +129,9 @@ typedef struct rps_start {
 /** The answer of a step's end: the same for every replica. */
 typedef struct rps_decision {
     uint64_t step;
-    double loss;       /**< combined over the counted ranks; NaN: none */
-    uint32_t counted;  /**< ranks counted */
-    uint32_t wishes;   /**< RPS_WISH_*; SAVE: save save_step */
+    double loss;        /**< combined over the counted ranks; NaN: none */
+    uint32_t counted;   /**< ranks counted */
+    uint32_t wishes;    /**< RPS_WISH_*; SAVE: save save_step */
     uint64_t save_step; /**< async: end this step, then save; 0: none */
 } rps_decision;
 
@@ -287,9 +288,9 @@ RPS_API RPS_NODISCARD rps_status rps_embedding_lookup(
  * Threads: the client's.
  * Errors:  as rps_push_start and rps_wait.
  */
-RPS_API RPS_NODISCARD rps_status rps_push_gradients(
-        rps_embedding_table *table, uint64_t step, size_t n,
-        const uint64_t *keys, const float *gradients, float learning_rate);
+RPS_API RPS_NODISCARD rps_status rps_push_gradients(rps_embedding_table *table,
+        uint64_t step, size_t n, const uint64_t *keys, const float *gradients,
+        float learning_rate);
 
 /**
  * Write rows as they are, creating those that are absent.
@@ -347,9 +348,8 @@ RPS_API RPS_NODISCARD rps_status rps_job_join(
  * Errors:  RPS_E_TIMEOUT (names the rank that is missing),
  *          RPS_E_ROLLED_BACK, RPS_E_UNREACHABLE.
  */
-RPS_API RPS_NODISCARD rps_status rps_step_end(rps_client *client,
-        uint64_t step, double loss, uint32_t wishes,
-        rps_decision *decision_out);
+RPS_API RPS_NODISCARD rps_status rps_step_end(rps_client *client, uint64_t step,
+        double loss, uint32_t wishes, rps_decision *decision_out);
 
 /**
  * Carry the last decision to every PS that has not had it yet.
@@ -408,8 +408,7 @@ RPS_API RPS_NODISCARD rps_status rps_ping(
  * Threads: the client's.
  * Errors:  RPS_E_NOT_FOUND (no chief is connected), RPS_E_UNREACHABLE.
  */
-RPS_API RPS_NODISCARD rps_status rps_wish(
-        rps_client *client, uint32_t wishes);
+RPS_API RPS_NODISCARD rps_status rps_wish(rps_client *client, uint32_t wishes);
 
 /**
  * End the servers: every PS finishes what it has in hand and exits 0.

@@ -36,9 +36,9 @@ typedef struct rps_member {
  */
 typedef struct rps_cluster {
     enum rps_role role;
-    uint32_t index;      /**< of this task inside its role */
-    uint32_t ps_count;   /**< parameter servers of the job; 0 = embedded */
-    rps_member *ps;      /**< [ps_count], by index; addresses may be NULL */
+    uint32_t index;    /**< of this task inside its role */
+    uint32_t ps_count; /**< parameter servers of the job; 0 = embedded */
+    rps_member *ps;    /**< [ps_count], by index; addresses may be NULL */
     uint32_t worker_count;
     int worker_count_known; /**< 0: "1?", give --num-workers for sync */
     rps_member *workers;    /**< the listed ones */

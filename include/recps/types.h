@@ -15,10 +15,10 @@
 extern "C" {
 #endif
 
-#define RPS_NAME_BYTES_MAX  128u        /**< of a table's name */
-#define RPS_DIM_MAX         8192u       /**< floats of a row */
-#define RPS_VOCABULARY_MAX  1000000000u /**< device_vocabulary_size */
-#define RPS_DENSE_ROW_FLOATS 1024u      /**< elements in a dense table's row */
+#define RPS_NAME_BYTES_MAX   128u        /**< of a table's name */
+#define RPS_DIM_MAX          8192u       /**< floats of a row */
+#define RPS_VOCABULARY_MAX   1000000000u /**< device_vocabulary_size */
+#define RPS_DENSE_ROW_FLOATS 1024u       /**< elements in a dense table's row */
 
 /** How a value is stored or sent. */
 enum rps_value {

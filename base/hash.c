@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/hash.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+        "keys are hashed and sent as they lie in memory");
+
+uint64_t
+rps_key_hash(uint64_t key, uint64_t job_seed)
+{
+    return XXH3_64bits_withSeed(&key, sizeof(key), job_seed);
+}
+
+uint64_t
+rps_table_id(const char *name)
+{
+    return XXH3_64bits(name, strlen(name));
+}
+
+uint64_t
+rps_checksum(const void *bytes, size_t length)
+{
+    return XXH3_64bits(bytes, length);
+}
