@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+#include "base/npy.h"
+#include "tests/unit/suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[64];
+
+static void
+folder_make(void)
+{
+    snprintf(folder, sizeof(folder), "/tmp/recps-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+}
+
+static void
+folder_drop(void)
+{
+    ck_assert_int_eq(rps_dir_remove(folder, NULL), RPS_OK);
+}
+
+static const char *
+path_of(const char *name)
+{
+    static char path[256];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
+START_TEST(file_comes_back_as_it_was_written)
+{
+    char *bytes = NULL;
+    size_t length = 0;
+
+    ck_assert_int_eq(
+            rps_file_write(path_of("a"), "x\0y", 3, false, NULL), RPS_OK);
+    ck_assert_int_eq(
+            rps_file_read(path_of("a"), 10, &bytes, &length, NULL), RPS_OK);
+    ck_assert_uint_eq(length, 3);
+    ck_assert_mem_eq(bytes, "x\0y", 4);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(file_that_exists_is_kept_unless_replaced)
+{
+    struct rps_error error;
+
+    ck_assert_int_eq(rps_file_write(path_of("a"), "x", 1, false, NULL), RPS_OK);
+    ck_assert_int_eq(
+            rps_file_write(path_of("a"), "y", 1, false, &error), RPS_E_IO);
+    ck_assert_ptr_nonnull(strstr(error.text, path_of("a")));
+    ck_assert_int_eq(rps_file_write(path_of("a"), "y", 1, true, NULL), RPS_OK);
+}
+END_TEST
+
+START_TEST(file_that_is_missing_or_too_large_names_itself)
+{
+    struct rps_error error;
+    char *bytes = NULL;
+    size_t length = 0;
+
+    ck_assert_int_eq(rps_file_read(path_of("no"), 10, &bytes, &length, &error),
+            RPS_E_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(error.text, "/no: No such file"));
+    ck_assert_int_eq(
+            rps_file_write(path_of("b"), "123", 3, false, NULL), RPS_OK);
+    ck_assert_int_eq(rps_file_read(path_of("b"), 2, &bytes, &length, &error),
+            RPS_E_LIMIT);
+    ck_assert_ptr_null(bytes);
+}
+END_TEST
+
+START_TEST(folders_are_made_with_their_parents_and_removed_with_files)
+{
+    struct stat info;
+    char deep[256];
+
+    snprintf(deep, sizeof(deep), "%s", path_of("x/y"));
+    ck_assert_int_eq(rps_dir_make(deep, NULL), RPS_OK);
+    ck_assert_int_eq(rps_dir_make(deep, NULL), RPS_OK);
+    ck_assert_int_eq(
+            rps_file_write(path_of("x/y/f"), "1", 1, false, NULL), RPS_OK);
+    ck_assert_int_eq(rps_dir_sync(deep, NULL), RPS_OK);
+    ck_assert_int_eq(rps_dir_remove(path_of("x"), NULL), RPS_OK);
+    ck_assert_int_ne(stat(path_of("x"), &info), 0);
+}
+END_TEST
+
+/* As numpy.lib.format writes it, but padded to 128 bytes. */
+START_TEST(npy_header_is_what_numpy_reads)
+{
+    const struct rps_npy npy = {.dtype = "<f4", .ndim = 2, .shape = {3, 16}};
+    const char text[] = "{'descr': '<f4', 'fortran_order': False, "
+                        "'shape': (3, 16), }";
+    char bytes[RPS_NPY_HEADER_BYTES];
+
+    rps_npy_header(&npy, bytes);
+    ck_assert_mem_eq(bytes, "\x93NUMPY\x01\x00\x76\x00", 10);
+    ck_assert_mem_eq(bytes + 10, text, sizeof(text) - 1);
+    ck_assert_int_eq(bytes[127], '\n');
+}
+END_TEST
+
+START_TEST(npy_header_is_read_back_and_its_size_is_checked)
+{
+    const struct rps_npy npy = {.dtype = "<u8", .ndim = 1, .shape = {5}};
+    struct rps_npy back;
+    char bytes[RPS_NPY_HEADER_BYTES];
+
+    rps_npy_header(&npy, bytes);
+    ck_assert_int_eq(
+            rps_npy_parse(bytes, sizeof(bytes), 128 + 40, &back, NULL), RPS_OK);
+    ck_assert_str_eq(back.dtype, "<u8");
+    ck_assert_uint_eq(back.ndim, 1);
+    ck_assert_uint_eq(back.shape[0], 5);
+    ck_assert_uint_eq(back.data_offset, 128);
+    ck_assert_uint_eq(back.item_bytes, 8);
+    ck_assert_int_eq(rps_npy_parse(bytes, sizeof(bytes), 128 + 39, &back, NULL),
+            RPS_E_CORRUPT);
+}
+END_TEST
+
+START_TEST(npy_headers_of_bad_bytes_are_refused_not_believed)
+{
+    const struct rps_npy npy = {.dtype = "<u8", .ndim = 1, .shape = {5}};
+    struct rps_npy back;
+    char bytes[RPS_NPY_HEADER_BYTES];
+    char broken[RPS_NPY_HEADER_BYTES];
+
+    rps_npy_header(&npy, bytes);
+    for (size_t cut = 0; cut < sizeof(bytes); cut++) {
+        ck_assert_int_eq(rps_npy_parse(bytes, cut, 128 + 40, &back, NULL),
+                RPS_E_CORRUPT);
+    }
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        memcpy(broken, bytes, sizeof(bytes));
+        broken[i] = (char)(broken[i] ^ 0x15);
+        (void)!rps_npy_parse(broken, sizeof(broken), 128 + 40, &back, NULL);
+    }
+}
+END_TEST
+
+int
+main(void)
+{
+    Suite *suite = suite_create("file");
+    TCase *tc = tcase_create("file");
+
+    tcase_add_checked_fixture(tc, folder_make, folder_drop);
+    tcase_add_test(tc, file_comes_back_as_it_was_written);
+    tcase_add_test(tc, file_that_exists_is_kept_unless_replaced);
+    tcase_add_test(tc, file_that_is_missing_or_too_large_names_itself);
+    tcase_add_test(
+            tc, folders_are_made_with_their_parents_and_removed_with_files);
+    tcase_add_test(tc, npy_header_is_what_numpy_reads);
+    tcase_add_test(tc, npy_header_is_read_back_and_its_size_is_checked);
+    tcase_add_test(tc, npy_headers_of_bad_bytes_are_refused_not_believed);
+    suite_add_tcase(suite, tc);
+    return run_suite(suite);
+}
