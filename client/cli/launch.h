@@ -40,10 +40,12 @@ struct rps_launch_stream {
 struct rps_launch_child {
     enum rps_role role;
     uint32_t index;
-    char label[32];  /* "worker:0" */
-    char *tf_config; /* owned */
-    bool progress;   /* "\r" ends a line that the next one replaces */
-    pid_t pid;       /* also its process group; 0: not started */
+    char label[32];   /* "worker:0" */
+    char *tf_config;  /* owned */
+    bool progress;    /* "\r" ends a line that the next one replaces */
+    pid_t pid;        /* also its process group; 0: not started */
+    uint64_t stop_ms; /* when we told it to stop; 0: not yet */
+    bool killed;
     bool ended;
     int code; /* once ended; of a signal's death 128 + n */
     struct rps_launch_stream streams[2];

@@ -178,7 +178,8 @@ become(const struct rps_launch_plan *plan, const struct rps_launch_child *child,
     sigset_t none;
     int code;
 
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    /* a server finishes what it has in hand; a command may ignore TERM */
+    prctl(PR_SET_PDEATHSIG, child->role == RPS_ROLE_PS ? SIGTERM : SIGKILL);
     if (getppid() != parent) {
         _exit(EXIT_CANNOT_EXEC); /* it died before we asked */
     }

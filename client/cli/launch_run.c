@@ -38,8 +38,7 @@ struct watch {
     int code;          /* of the first failure */
     int signal_number; /* that ended the launcher; 0: none */
     bool stopping;
-    bool killed;
-    uint64_t stop_ms;     /* when TERM was sent */
+    bool servers_stopped; /* no SHUTDOWN came to them */
     uint64_t orphaned_ms; /* when a server died; 0: none did */
     uint64_t replicas_ended_ms;
     uint64_t all_ended_ms;
@@ -75,33 +74,35 @@ running_all(const struct watch *watch)
 }
 
 static void
-signal_all(struct watch *watch, int signal_number)
+stop_child(struct rps_launch_child *child, int signal_number)
 {
-    for (uint32_t i = 0; i < watch->plan->count; i++) {
-        struct rps_launch_child *child = &watch->plan->children[i];
-
-        if (child->pid > 0 && !child->ended) {
-            kill(-child->pid, signal_number);
-        }
+    if (child->pid > 0 && !child->ended && child->stop_ms == 0) {
+        child->stop_ms = rps_clock_ms();
+        kill(-child->pid, signal_number);
     }
 }
 
 static void
 stop_all(struct watch *watch, int signal_number)
 {
-    if (!watch->stopping) {
-        watch->stopping = true;
-        watch->stop_ms = rps_clock_ms();
-        signal_all(watch, signal_number);
+    watch->stopping = true;
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        stop_child(&watch->plan->children[i], signal_number);
     }
 }
 
+/* Whoever was told to stop before `told_ms` and has not. */
 static void
-kill_all(struct watch *watch)
+kill_late(struct watch *watch, uint64_t told_ms)
 {
-    if (!watch->killed) {
-        watch->killed = true;
-        signal_all(watch, SIGKILL);
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        struct rps_launch_child *child = &watch->plan->children[i];
+
+        if (child->stop_ms != 0 && child->stop_ms <= told_ms && !child->ended &&
+                !child->killed) {
+            child->killed = true;
+            kill(-child->pid, SIGKILL);
+        }
     }
 }
 
@@ -159,7 +160,7 @@ ended(struct watch *watch, struct rps_launch_child *child, int status)
     child->ended = true;
     child->code =
             WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (child->code != 0 && !watch->stopping) {
+    if (child->code != 0 && child->stop_ms == 0) {
         failed(watch, child);
     }
 }
@@ -210,7 +211,7 @@ read_signals(struct watch *watch)
         } else {
             rps_launch_say(
                     watch->plan, "%s again: killing all", strsignal(number));
-            kill_all(watch);
+            kill_late(watch, rps_clock_ms());
         }
     }
 }
@@ -224,19 +225,21 @@ check_end(struct watch *watch, uint64_t now)
     uint32_t servers = running(watch, RPS_ROLE_PS, false);
     uint32_t evaluators = running(watch, RPS_ROLE_EVALUATOR, false);
 
-    if (servers + evaluators == 0) {
-        return;
-    }
-    if (watch->orphaned_ms != 0 ||
-            (servers > 0 && waited >= SERVERS_MS &&
-                    (evaluators == 0 || waited >= EVALUATOR_MS)) ||
-            waited >= EVALUATOR_MS) {
-        if (watch->orphaned_ms == 0) {
-            rps_launch_say(watch->plan, "the workers have ended; stopping %s",
-                    servers > 0 ? "the servers, which got no SHUTDOWN"
-                                : "the evaluator, which is not done");
-        }
+    if (watch->orphaned_ms != 0) {
         stop_all(watch, SIGTERM);
+    } else if (evaluators > 0 && waited >= EVALUATOR_MS) {
+        rps_launch_say(watch->plan,
+                "the workers have ended; stopping the evaluator, which is "
+                "not done");
+        stop_all(watch, SIGTERM);
+    } else if (servers > 0 && waited >= SERVERS_MS && !watch->servers_stopped) {
+        rps_launch_say(watch->plan,
+                "the workers have ended; stopping the servers, which got no "
+                "SHUTDOWN");
+        watch->servers_stopped = true;
+        for (uint32_t i = 0; i < watch->plan->ps_count; i++) {
+            stop_child(&watch->plan->children[i], SIGTERM);
+        }
     }
 }
 
@@ -252,11 +255,13 @@ check_clocks(struct watch *watch)
     if (running_all(watch) == 0 && watch->all_ended_ms == 0) {
         watch->all_ended_ms = now;
     }
+    if (now > STOP_MS) {
+        kill_late(watch, now - STOP_MS);
+    }
     if (watch->stopping) {
-        if (now - watch->stop_ms >= STOP_MS) {
-            kill_all(watch);
-        }
-    } else if (watch->replicas_ended_ms != 0) {
+        return;
+    }
+    if (watch->replicas_ended_ms != 0) {
         check_end(watch, now);
     } else if (watch->orphaned_ms != 0 &&
                now - watch->orphaned_ms >= ORPHAN_MS) {
