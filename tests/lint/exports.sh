@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The shared library shows exactly the functions that include/recps declares
+# with RPS_API, and needs neither libevent nor jemalloc.
+set -eu
+library=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+nm -D --defined-only "$library" | awk '{print $NF}' |
+    grep -vE '^(_init|_fini|__asan|__ubsan|__odr|__tsan)' | sort >"$work/has"
+cat "$source"/include/recps/*.h | tr '\n' ' ' |
+    grep -oE 'RPS_API [^;(]*\(' | sed -E 's/.*[ *](rps_[a-z0-9_]+)\(/\1/' |
+    sort -u >"$work/wants"
+if ! diff "$work/wants" "$work/has"; then
+    echo '^ < declared only, > exported only' >&2
+    exit 1
+fi
+if readelf -d "$library" | grep -E 'NEEDED.*(libevent|jemalloc)'; then
+    echo '^ must not be needed by librecps' >&2
+    exit 1
+fi
