@@ -24,7 +24,8 @@ struct known {
 static const struct known known_flags[] = {{"tf_config", 1}, {"ps_hosts", 1},
         {"worker_hosts", 1}, {"chief_hosts", 1}, {"evaluator_hosts", 1},
         {"job_name", 1}, {"task_index", 1}, {"num_ps", 1}, {"num_workers", 1},
-#define KNOWN(scope, name, type, value, unit, text) {#name, TAKES_##type},
+#define KNOWN(scope, name, type, value, unit, allowed, text) \
+    {#name, TAKES_##type},
         RPS_OPTIONS(KNOWN)
 #undef KNOWN
 };

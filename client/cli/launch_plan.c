@@ -93,7 +93,7 @@ recps_object(const struct rps_options *options)
 {
     json_t *object = json_object();
 
-#define PUT(scope, name, type, value, unit, text)                          \
+#define PUT(scope, name, type, value, unit, allowed, text)                 \
     if (((scope) & (RPS_SCOPE_TOOL | RPS_SCOPE_SERVER)) != 0 &&            \
             rps_option_given(options, #name) && !is_own_business(#name)) { \
         json_object_set_new(object, #name, VALUE_##type(options->name));   \
