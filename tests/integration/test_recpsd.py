@@ -72,7 +72,7 @@ def test_a_push_moves_the_row_by_the_learning_rate(recpsd):
             wire.PUSH,
             [keys(2**64 - 1, table_id=table),
              rows([1.0, -2.0], 2, table_id=table, learning_rate=0.5)],
-            number=2)
+            number=1)
         assert push.status == wire.OK, push.text
         reply = connection.call(wire.LOOKUP, [keys(2**64 - 1, table_id=table)])
         assert reply.status == wire.OK, reply.text
@@ -243,9 +243,9 @@ def test_random_bytes_after_a_good_header_change_nothing(recpsd):
 
 def test_texts_that_are_no_requests_are_refused_in_words(recpsd):
     hostile = ["", "{", "[]", "null", "\0", "{}", '{"name":7}', '{"name":""}',
-               '{"name":"..","dim":4}', '{"name":"a/b","dim":4}',
-               '{"name":"%s","dim":4}' % ("x" * 129), '{"name":"t","dim":0}',
-               '{"name":"t","dim":1e9}', '{"name":"t","dim":-1}', "[" * 10000]
+               '{"name":"..","dimension":4}', '{"name":"a/b","dim":4}',
+               '{"name":"%s","dimension":4}' % ("x" * 129), '{"name":"t","dimension":0}',
+               '{"name":"t","dimension":1e9}', '{"name":"t","dim":-1}', "[" * 10000]
     with recpsd.connect() as connection:
         for words in hostile:
             reply = connection.call(wire.GET_TABLE, [wire.text(words)])
@@ -309,7 +309,7 @@ def test_before_hello_a_frame_has_64_kib_at_most(recpsd):
 def test_before_hello_nothing_is_served(recpsd):
     with recpsd.connect(greet=False) as connection:
         connection.send_frame(wire.GET_TABLE,
-                              [wire.text({"name": "t", "dim": 4})])
+                              [wire.text({"name": "t", "dimension": 4})])
         try:
             assert connection.receive().status < 0
         except EOFError:
@@ -354,7 +354,7 @@ def test_a_signal_ends_it_with_its_own_code(recpsd, number, code):
             wire.PUSH,
             [keys(1, table_id=table),
              rows([1.0, 1.0], 2, table_id=table, learning_rate=1.0)],
-            number=2).status == wire.OK
+            number=1).status == wire.OK
         assert recpsd.stop(number) == code
         assert connection.closed()
     assert "unsaved" in recpsd.log()

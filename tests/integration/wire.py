@@ -192,7 +192,7 @@ class Connection:
         return self.call(HELLO, [text(words)])
 
     def table(self, name="emb", dim=4, **spec):
-        words = {"name": name, "dim": dim, "optimizer": "sgd"}
+        words = {"name": name, "dimension": dim, "optimizer": "sgd"}
         words.update(spec)
         reply = self.call(GET_TABLE, [text(words)])
         assert reply.status == OK, reply.text
