@@ -297,7 +297,8 @@ is_foreign_variable(const char *name)
 {
     return strncmp(name, "RECPS_TEST_", 11) == 0 ||
            strncmp(name, "RECPS_PROGRESS=", 15) == 0 ||
-           strncmp(name, "RECPS_BUILD", 11) == 0;
+           strncmp(name, "RECPS_BUILD", 11) == 0 ||
+           strncmp(name, "RECPS_SOURCE", 12) == 0;
 }
 
 /* A variable that no program takes is a slip: said, not refused. */
