@@ -57,11 +57,21 @@ choose_ports(uint16_t *ports, uint32_t count)
 
 /* ---- the "recps" object ---- */
 
+/* As text: JSON's readers lose what is above 2^53. */
+static json_t *
+whole_number(uint64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    return json_string(text);
+}
+
 #define VALUE_STRING(value)   json_string((value) != NULL ? (value) : "")
 #define VALUE_CHOICE(value)   VALUE_STRING(value)
 #define VALUE_OPTIONAL(value) VALUE_STRING(value)
-#define VALUE_U64(value)      json_integer((json_int_t)(value))
-#define VALUE_BYTES(value)    json_integer((json_int_t)(value))
+#define VALUE_U64(value)      whole_number(value)
+#define VALUE_BYTES(value)    whole_number(value)
 #define VALUE_F64(value)      json_real(value)
 #define VALUE_SECONDS(value)  json_real(value)
 #define VALUE_BOOL(value)     json_boolean(value)

@@ -53,7 +53,7 @@ merge_part(json_t *tables, json_t *part)
     if (table == NULL) {
         table = json_object();
         json_object_set(table, "name", json_object_get(part, "name"));
-        json_object_set(table, "dim", json_object_get(spec, "dim"));
+        json_object_set(table, "dim", json_object_get(spec, "dimension"));
         json_object_set(table, "optimizer", json_object_get(spec, "optimizer"));
         json_array_append_new(tables, table);
     }

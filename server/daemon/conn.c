@@ -254,7 +254,7 @@ flush(struct rps_conn *conn)
             sent(conn, (size_t)n);
         } else if (n < 0 && errno == EINTR) {
             continue;
-        } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        } else if (n < 0 && errno == EAGAIN) {
             return;
         } else {
             conn->dead = true; /* the peer is gone: nothing to say */
@@ -321,7 +321,7 @@ accept_header(struct rps_conn *conn)
         lose(conn, "bad_frame", error.text);
         return;
     }
-    strncpy(conn->why, error.text, sizeof(conn->why) - 1);
+    memcpy(conn->why, error.text, sizeof(conn->why) - 1); /* its end is 0 */
     conn->frame_bytes = RPS_HEADER_BYTES + (size_t)conn->header.body_bytes;
     if (conn->frame_bytes > limit) {
         snprintf(error.text, sizeof(error.text),
@@ -362,7 +362,7 @@ fill(struct rps_conn *conn)
             conn->in_length += (size_t)n;
         } else if (n < 0 && errno == EINTR) {
             continue;
-        } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        } else if (n < 0 && errno == EAGAIN) {
             return false;
         } else {
             conn->ended = true; /* end of stream, or reset */
