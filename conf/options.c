@@ -290,11 +290,13 @@ read_flags(struct reader *reader)
     return EXIT_GO_ON;
 }
 
-/* Variables of the test suite and of the build, not of a program. */
+/* Variables of the test suite, of the build and of recps launch, which tells
+ * its chief with RECPS_PROGRESS that a terminal shows its lines. */
 static bool
 is_foreign_variable(const char *name)
 {
     return strncmp(name, "RECPS_TEST_", 11) == 0 ||
+           strncmp(name, "RECPS_PROGRESS=", 15) == 0 ||
            strncmp(name, "RECPS_BUILD", 11) == 0 ||
            strncmp(name, "RECPS_SOURCE", 12) == 0;
 }

@@ -19,12 +19,12 @@
 struct rps_table;
 
 /** Meta of a row: last:24 (tick of its last push) | uses:8 (Morris). */
-#define RPS_META_LAST(meta) ((meta) & 0xffffffu)
+#define RPS_META_LAST(meta) ((meta)&0xffffffu)
 #define RPS_META_USES(meta) ((meta) >> 24)
 
 struct rps_table_stats {
     uint64_t rows;
-    uint64_t bytes; /* what the table takes, index included */
+    uint64_t bytes;   /* what the table takes, index included */
     uint64_t lookups; /* keys looked up */
     uint64_t missing; /* of them absent */
     uint64_t pushes;  /* pushes applied to this table (t of async) */
@@ -34,14 +34,16 @@ struct rps_table_stats {
 
 /** Errors: INVAL, UNSUPPORTED (rps_table_spec_check), NOMEM. */
 rps_status rps_table_create(struct rps_table **table_out,
-        const rps_table_spec *spec, uint64_t job_seed,
-        struct rps_error *error);
+        const rps_table_spec *spec, uint64_t job_seed, struct rps_error *error);
 void rps_table_destroy(struct rps_table *table);
 
 const rps_table_spec *rps_table_spec_of(const struct rps_table *table);
 uint64_t rps_table_id_of(const struct rps_table *table);
 
-/** Replace the policy fields; identity must be equal (asserted). */
+/**
+ * Replace the policy fields; identity must be equal (asserted). No other
+ * call on the table may run meanwhile.
+ */
 void rps_table_set_policy(struct rps_table *table, const rps_table_spec *spec);
 
 /**
@@ -61,8 +63,8 @@ struct rps_contribution {
 };
 
 struct rps_update {
-    uint64_t step;       /* stamps the rows (tick), seeds draws */
-    uint64_t t;          /* of Adam's bias correction; 0: this PS's push count */
+    uint64_t step; /* stamps the rows (tick), seeds draws */
+    uint64_t t;    /* of Adam's bias correction; 0: this PS's push count */
     float learning_rate; /* NaN: the spec's */
     float scale;         /* of the summed gradient: 1, or 1/R for mean */
 };
@@ -79,7 +81,12 @@ struct rps_apply_report {
  * scaled, clipped, then one optimizer step a distinct key. Creates absent
  * rows from their first value. n may be 0: only the push count rises.
  *
- * Threads: any; a row's step is atomic. Errors: NOMEM: no row was changed.
+ * A key of which every contribution is refused is not touched; a sum that
+ * overflows refuses the contributions it is made of.
+ *
+ * Threads: any; a row's step is atomic. Errors, no row was changed: NOMEM,
+ * LIMIT (2^32 - 1 gradients at once). Keys of a dense table were checked
+ * (rps_table_check_keys).
  */
 rps_status rps_table_apply(struct rps_table *table,
         const struct rps_update *update,
@@ -101,8 +108,7 @@ rps_status rps_table_assign(struct rps_table *table, size_t n,
  * to resending.
  */
 size_t rps_table_changed(struct rps_table *table, size_t n,
-        const uint64_t *keys, uint64_t since, uint32_t *positions,
-        float *rows);
+        const uint64_t *keys, uint64_t since, uint32_t *positions, float *rows);
 
 /** INVAL naming the first key that a dense table does not have. */
 rps_status rps_table_check_keys(const struct rps_table *table, size_t n,

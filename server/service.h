@@ -22,7 +22,7 @@ struct rps_session; /* one connection, as the service sees it */
 
 struct rps_service_options {
     uint32_t ps_index;
-    uint32_t ps_count;          /* 1 when embedded */
+    uint32_t ps_count; /* 1 when embedded */
     const char *job_id;
     uint64_t job_seed;
     uint64_t fingerprint;       /* of the cluster; a mismatch only warns */
@@ -30,8 +30,8 @@ struct rps_service_options {
     uint64_t step_bytes_max;    /* of one replica's contribution */
     uint32_t step_timeout_ms;
     /** One line for the log; may be NULL. Any thread. */
-    void (*event)(void *context, int level, const char *event,
-            const char *text);
+    void (*event)(
+            void *context, int level, const char *event, const char *text);
     /** SHUTDOWN was accepted: stop the process. May be NULL. Any thread. */
     void (*shutdown)(void *context);
     void *context;
@@ -59,16 +59,14 @@ void rps_session_close(struct rps_session *session);
  * close the connection. Called exactly once a request, unless the session
  * was closed first.
  */
-typedef void rps_reply_fn(
-        void *context, uint8_t *frame, size_t frame_bytes);
+typedef void rps_reply_fn(void *context, uint8_t *frame, size_t frame_bytes);
 
 /**
  * Serve one request. `message` and its frame are borrowed for the call; what
  * must outlive it is copied.
  */
 void rps_service_handle(struct rps_session *session,
-        const struct rps_message *message, rps_reply_fn *reply,
-        void *context);
+        const struct rps_message *message, rps_reply_fn *reply, void *context);
 
 /** Answer a header that is not a request we know (from header_decode). */
 void rps_service_refuse(const struct rps_header *header, rps_status status,

@@ -6,7 +6,8 @@
  *     manifest.json  part-<i>-of-<n>.json  table-<name>/<i>-of-<n>.*.npy
  *
  * Several PS may write into one shared folder or each into its own: one code
- * path. Half a checkpoint never loads.
+ * path. Half a checkpoint never loads. Calls for one folder come one at a
+ * time from each PS; other PS may call at the same time.
  */
 #ifndef RPS_EMBEDDING_CHECKPOINT_H
 #define RPS_EMBEDDING_CHECKPOINT_H
@@ -37,7 +38,10 @@ struct rps_lane_record {
  * PREPARE: write every table's files and the part file into the temporary
  * folder, fsynced. *part_out (new reference) is what PREPARE answers:
  * {"file", "bytes", "xxh3", "part": the part file's content} (PROTOCOL.md).
- * The store must not change meanwhile (the caller sees to it).
+ * The store must not change meanwhile (the caller sees to it). Errors: IO
+ * (names the path; what was written is removed), NONFINITE (a row could not
+ * be restored), WRONG_ROUTE (a row that is not this PS's), RETRY_LATER (the
+ * store changed), INVAL, NOMEM.
  */
 rps_status rps_checkpoint_prepare(const struct rps_checkpoint_id *id,
         struct rps_store *store, const struct rps_lane_record *lanes,
@@ -45,14 +49,17 @@ rps_status rps_checkpoint_prepare(const struct rps_checkpoint_id *id,
 
 /**
  * COMMIT: write the chief's manifest bytes if they are not there, fsync,
- * rename, fsync the folder, prune to `keep` complete steps (0: keep all).
- * Another manifest in place is MISMATCH. Done already: OK.
+ * rename, fsync the folder, prune to the newest `keep` complete steps up to
+ * this one (0: keep all). Another manifest in place is MISMATCH, unless its
+ * epoch is older: then it is replaced. Done already: OK. OK with words in
+ * *error: saved, but something old could not be removed. Other errors:
+ * NOT_FOUND (nothing was prepared), INVAL (no manifest of this save), IO.
  */
 rps_status rps_checkpoint_commit(const struct rps_checkpoint_id *id,
         const char *manifest, size_t manifest_bytes, uint32_t keep,
         struct rps_error *error);
 
-/** ABORT: remove the temporary folder's part of this PS. */
+/** ABORT: remove this PS's files of the temporary folder. */
 void rps_checkpoint_abort(const struct rps_checkpoint_id *id);
 
 /**
@@ -71,8 +78,12 @@ rps_status rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
  * CORRUPT naming file and block, and leaves the store empty. A part that is
  * missing is NOT_FOUND naming it, unless parts equals the manifest's and the
  * own part is there (it then has every row that this PS owns). Another job
- * seed is MISMATCH.
- * *manifest_out (new reference) is the parsed manifest.
+ * seed is MISMATCH, another format UNSUPPORTED.
+ *
+ * *manifest_out (new reference) is the parsed manifest. *lanes_out (free())
+ * has the lanes of this PS; none where the number of PS is another, since a
+ * lane is a connection to one PS of so many. Push counts (t of async) are
+ * this PS's own, or where the number differs the largest of all parts.
  */
 struct rps_restore {
     const char *dir;
@@ -106,7 +117,9 @@ struct rps_checkpoint_report {
 /**
  * Read a checkpoint folder whole (a ckpt-<step> folder, or a checkpoint_dir:
  * then its newest complete step) and recompute every checksum and digest.
- * `progress` may be NULL.
+ * All parts must be there. `progress` (bytes) may be NULL. A difference is
+ * CORRUPT naming it; the report then has what was read so far. Finish it in
+ * any case.
  */
 rps_status rps_checkpoint_verify(const char *path,
         void (*progress)(void *context, uint64_t done, uint64_t total),
@@ -117,8 +130,7 @@ void rps_checkpoint_report_finish(struct rps_checkpoint_report *report);
 /** "DIR/ckpt-000000000042", or NULL: no memory; free(). */
 char *rps_checkpoint_path(const char *dir, uint64_t step);
 
-/** Writable? Creates it; removes stale .tmp-ckpt folders of this part. */
-rps_status rps_checkpoint_dir_check(
-        const char *dir, struct rps_error *error);
+/** Writable? Creates it; IO names the path and why not. */
+rps_status rps_checkpoint_dir_check(const char *dir, struct rps_error *error);
 
 #endif /* RPS_EMBEDDING_CHECKPOINT_H */

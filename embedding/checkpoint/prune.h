@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RPS_EMBEDDING_CHECKPOINT_PRUNE_H
+#define RPS_EMBEDDING_CHECKPOINT_PRUNE_H
+
+#include "embedding/checkpoint/checkpoint.h"
+
+/**
+ * After the commit of `id`: of the complete steps up to it, the newest
+ * `keep` stay (0: all). Later steps stay. Temporary folders of saves before
+ * it go. A failure is said in *error and is no failure of the save.
+ */
+void rps_ckpt_prune(const struct rps_checkpoint_id *id, uint32_t keep,
+        struct rps_error *error);
+
+#endif /* RPS_EMBEDDING_CHECKPOINT_PRUNE_H */

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * RESTORE: any number of parts into this PS of any number of PS. What fails
+ * leaves an empty store.
+ */
+#include "base/hash.h"
+#include "base/spec.h"
+#include "embedding/checkpoint/checkpoint.h"
+#include "embedding/checkpoint/manifest.h"
+#include "embedding/checkpoint/scan.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct restore {
+    const struct rps_restore *how;
+    struct rps_store *store;
+    struct rps_ckpt_folder folder;
+    struct rps_ckpt_manifest manifest;
+    struct rps_ckpt_part *parts; /* [part_count]; root NULL: not there */
+    bool all_parts;
+};
+
+/** Of one table in one part. */
+struct sink {
+    const struct restore *r;
+    struct rps_table *table;
+    uint32_t dim;
+    uint32_t slot_floats;
+    uint64_t *rows; /* of the table so far */
+};
+
+/* Keep the rows that this PS owns, in place. */
+static size_t
+keep_owned(const struct sink *sink, struct rps_ckpt_batch *batch)
+{
+    const struct rps_restore *how = sink->r->how;
+    size_t row_bytes = sink->dim * sizeof(float);
+    size_t slot_bytes = sink->slot_floats * sizeof(float);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < batch->n; i++) {
+        if (!how->owns(how->context, batch->hashes[i])) {
+            continue;
+        }
+        if (kept < i) {
+            batch->keys[kept] = batch->keys[i];
+            batch->meta[kept] = batch->meta[i];
+            memcpy(batch->rows + kept * sink->dim, batch->rows + i * sink->dim,
+                    row_bytes);
+            memcpy(batch->slots + kept * sink->slot_floats,
+                    batch->slots + i * sink->slot_floats, slot_bytes);
+        }
+        kept++;
+    }
+    return kept;
+}
+
+static rps_status
+assign_batch(
+        void *context, struct rps_ckpt_batch *batch, struct rps_error *error)
+{
+    const struct sink *sink = context;
+    struct rps_error cause = {""};
+    size_t kept = keep_owned(sink, batch);
+    rps_status status;
+
+    if (kept == 0) {
+        return RPS_OK;
+    }
+    status = rps_table_assign(sink->table, kept, batch->keys, batch->rows,
+            sink->slot_floats == 0 ? NULL : batch->slots, batch->meta, &cause);
+    if (status == RPS_OK) {
+        *sink->rows += kept;
+        return RPS_OK;
+    }
+    /* the checksums hold, so these are the words of a false file */
+    return rps_fail(error,
+            status == RPS_E_INVAL || status == RPS_E_NONFINITE ? RPS_E_CORRUPT
+                                                               : status,
+            "%s: table %s: %s", sink->r->folder.path,
+            rps_table_spec_of(sink->table)->name, cause.text);
+}
+
+/* Does this PS own any slot of the part? */
+static bool
+part_matters(const struct restore *r, const struct rps_ckpt_part *part)
+{
+    const struct rps_restore *how = r->how;
+
+    for (uint32_t s = part->slot_first; s <= part->slot_last; s++) {
+        if (how->owns(how->context, (uint64_t)s << 52)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* t of async: this PS's own count where the number of PS is the same. */
+static uint64_t
+pushes_of(const struct restore *r, const char *name)
+{
+    uint32_t own = r->how->part;
+    bool same = r->how->parts == r->manifest.part_count;
+    uint64_t pushes = 0;
+
+    for (uint32_t i = 0; i < r->manifest.part_count; i++) {
+        const struct rps_ckpt_part *part = &r->parts[i];
+        size_t at = rps_ckpt_table_find(part->tables, part->table_count, name);
+
+        if (at < part->table_count && (!same || i == own) &&
+                part->tables[at].pushes > pushes) {
+            pushes = part->tables[at].pushes;
+        }
+    }
+    return pushes;
+}
+
+static rps_status
+read_rows(const struct restore *r, struct rps_table *table, uint64_t *rows,
+        struct rps_error *error)
+{
+    const rps_table_spec *spec = rps_table_spec_of(table);
+    struct sink sink = {r, table, spec->dim, rps_spec_slot_floats(spec), rows};
+    rps_status status = RPS_OK;
+
+    for (uint32_t i = 0; i < r->manifest.part_count; i++) {
+        const struct rps_ckpt_part *part = &r->parts[i];
+        size_t at = rps_ckpt_table_find(
+                part->tables, part->table_count, spec->name);
+        struct rps_ckpt_scan scan = {&r->folder, part, NULL,
+                r->manifest.job_seed, assign_batch, &sink};
+
+        if (at == part->table_count || !part_matters(r, part)) {
+            continue;
+        }
+        scan.table = &part->tables[at];
+        status = rps_ckpt_scan_table(&scan, error);
+        if (status != RPS_OK) {
+            return status;
+        }
+    }
+    return status;
+}
+
+static rps_status
+restore_table(const struct restore *r, const struct rps_ckpt_table *entry,
+        struct rps_error *error)
+{
+    struct rps_table *table = NULL;
+    struct rps_table_stats stats;
+    uint64_t rows = 0;
+    rps_status status =
+            rps_table_create(&table, &entry->spec, r->manifest.job_seed, error);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    status = read_rows(r, table, &rows, error);
+    if (status != RPS_OK) {
+        goto fail;
+    }
+    rps_table_stats_of(table, &stats);
+    if (stats.rows != rows) {
+        status = rps_fail(error, RPS_E_CORRUPT,
+                "%s: table %s: %" PRIu64 " rows, but %" PRIu64
+                " different keys",
+                r->folder.path, entry->spec.name, rows, stats.rows);
+        goto fail;
+    }
+    rps_table_set_pushes(table, pushes_of(r, entry->spec.name));
+    status = rps_store_add_restored(r->store, table);
+    if (status != RPS_OK) {
+        rps_fail(error, status, "%s: table %s cannot be added (%s)",
+                r->folder.path, entry->spec.name, rps_status_str(status));
+        goto fail;
+    }
+    return RPS_OK;
+fail:
+    rps_table_destroy(table);
+    return status;
+}
+
+static rps_status
+read_parts(struct restore *r, struct rps_error *error)
+{
+    uint32_t n = r->manifest.part_count;
+    bool own_is_enough = n == r->how->parts;
+
+    r->all_parts = true;
+    r->parts = calloc(n, sizeof(*r->parts));
+    if (r->parts == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", r->folder.path);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        rps_status status = rps_ckpt_part_read(
+                &r->parts[i], &r->folder, &r->manifest, i, error);
+
+        if (status == RPS_E_NOT_FOUND && own_is_enough && i != r->how->part) {
+            r->all_parts = false;
+            continue;
+        }
+        if (status != RPS_OK) {
+            return status;
+        }
+    }
+    return r->all_parts ? rps_ckpt_parts_check(
+                                  &r->manifest, r->parts, &r->folder, error)
+                        : RPS_OK;
+}
+
+static rps_status
+check_manifest(const struct restore *r, struct rps_error *error)
+{
+    uint64_t seed = rps_store_job_seed(r->store);
+
+    if (r->manifest.step != r->how->step) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "%s: its manifest is of step %" PRIu64, r->folder.path,
+                r->manifest.step);
+    }
+    if (r->manifest.job_seed != seed) {
+        return rps_fail(error, RPS_E_MISMATCH,
+                "%s: saved with job seed %" PRIu64
+                ", this job has --job-seed %" PRIu64,
+                r->folder.path, r->manifest.job_seed, seed);
+    }
+    return RPS_OK;
+}
+
+static rps_status
+restore_all(struct restore *r, const char *path, struct rps_error *error)
+{
+    rps_status status = rps_ckpt_folder_open(&r->folder, path, error);
+
+    if (status == RPS_OK) {
+        status = rps_ckpt_manifest_read(&r->manifest, &r->folder, error);
+    }
+    if (status == RPS_OK) {
+        status = check_manifest(r, error);
+    }
+    if (status == RPS_OK) {
+        status = read_parts(r, error);
+    }
+    for (size_t i = 0; i < r->manifest.table_count && status == RPS_OK; i++) {
+        status = restore_table(r, &r->manifest.tables[i], error);
+    }
+    return status;
+}
+
+/* Lanes are connections to one PS of so many: with another number of PS
+ * there are other lanes, and none is taken over. */
+static rps_status
+restore_lanes(const struct restore *r, struct rps_lane_record **lanes_out,
+        size_t *count_out, struct rps_error *error)
+{
+    if (r->how->parts != r->manifest.part_count) {
+        return RPS_OK;
+    }
+    return rps_ckpt_scan_lanes(
+            &r->folder, &r->parts[r->how->part], lanes_out, count_out, error);
+}
+
+static void
+finish(struct restore *r)
+{
+    for (uint32_t i = 0; r->parts != NULL && i < r->manifest.part_count; i++) {
+        rps_ckpt_part_finish(&r->parts[i]);
+    }
+    free(r->parts);
+    rps_ckpt_manifest_finish(&r->manifest);
+    rps_ckpt_folder_close(&r->folder);
+}
+
+rps_status
+rps_checkpoint_restore(const struct rps_restore *restore,
+        struct rps_store *store, json_t **manifest_out,
+        struct rps_lane_record **lanes_out, size_t *lane_count_out,
+        struct rps_error *error)
+{
+    struct restore r = {.how = restore, .store = store, .folder = {-1, NULL}};
+    char *path = rps_checkpoint_path(restore->dir, restore->step);
+    rps_status status;
+
+    assert(rps_store_count(store) == 0);
+    assert(restore->part < restore->parts);
+    *manifest_out = NULL;
+    *lanes_out = NULL;
+    *lane_count_out = 0;
+    if (path == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", restore->dir);
+    }
+    status = restore_all(&r, path, error);
+    if (status == RPS_OK) {
+        status = restore_lanes(&r, lanes_out, lane_count_out, error);
+    }
+    if (status == RPS_OK) {
+        *manifest_out = json_incref(r.manifest.root);
+    } else {
+        rps_store_clear(store);
+    }
+    finish(&r);
+    free(path);
+    return status;
+}

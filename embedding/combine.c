@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns nothing: sums of float32 in a fixed order. */
+#include "embedding/combine.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Add the entries after the first to sum; count their uses. */
+static void
+add_rest(const struct rps_table *table, const struct rps_grouping *grouping,
+        uint32_t next, float *sum, struct rps_combined *out)
+{
+    while (next != RPS_ENTRY_NONE) {
+        const struct rps_entry *entry = &grouping->entries[next];
+        table->kernels.add(sum, entry->gradient, out->live);
+        out->uses += entry->uses;
+        next = entry->next;
+    }
+}
+
+static void
+clip_norm(const struct rps_kernels *kernels, float limit, float *g, size_t n)
+{
+    const double norm = sqrt(kernels->square_sum(g, n));
+
+    if (norm > (double)limit) {
+        kernels->scale(g, (float)((double)limit / norm), n);
+    }
+}
+
+void
+rps_combine(const struct rps_table *table, const struct rps_grouping *grouping,
+        const struct rps_group *group, float scale, float *sum,
+        struct rps_combined *out)
+{
+    const struct rps_kernels *kernels = &table->kernels;
+    const rps_table_spec *spec = &table->spec;
+    const struct rps_entry *first = &grouping->entries[group->first];
+    const size_t live = rps_table_live_floats(table, first->key);
+    const bool clips = spec->clip_value > 0.0f || spec->clip_norm > 0.0f;
+
+    *out = (struct rps_combined){.key = first->key,
+            .hash = first->hash,
+            .gradient = first->gradient,
+            .live = live,
+            .uses = first->uses};
+    if (first->next == RPS_ENTRY_NONE && scale == 1.0f && !clips) {
+        return;
+    }
+    memcpy(sum, first->gradient, live * sizeof(*sum));
+    out->gradient = sum;
+    add_rest(table, grouping, first->next, sum, out);
+    if (!kernels->finite(sum, live)) {
+        out->gradient = NULL;
+        return;
+    }
+    if (scale != 1.0f) {
+        kernels->scale(sum, scale, live);
+    }
+    if (spec->clip_value > 0.0f) {
+        kernels->clip(sum, spec->clip_value, live);
+    }
+    if (spec->clip_norm > 0.0f) {
+        clip_norm(kernels, spec->clip_norm, sum, live);
+    }
+}

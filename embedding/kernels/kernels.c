@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "embedding/kernels/kernels.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const isa_names[RPS_ISA_COUNT] = {
+        "scalar", "avx2", "avx512"};
+
+const char *
+rps_isa_str(enum rps_isa isa)
+{
+    return (unsigned)isa < RPS_ISA_COUNT ? isa_names[isa] : "unknown";
+}
+
+static enum rps_isa
+isa_of_cpu(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) {
+        return RPS_ISA_AVX512;
+    }
+    if (__builtin_cpu_supports("avx2")) {
+        return RPS_ISA_AVX2;
+    }
+#endif
+    return RPS_ISA_SCALAR;
+}
+
+enum rps_isa
+rps_isa_detect(void)
+{
+    const enum rps_isa isa = isa_of_cpu();
+    const char *cap = getenv("RPS_ISA");
+
+    for (int i = 0; cap != NULL && i < (int)isa; i++) {
+        if (strcmp(cap, isa_names[i]) == 0) {
+            return (enum rps_isa)i;
+        }
+    }
+    return isa;
+}
+
+/* Weakest first: a stronger set overwrites only the kernels it improves. */
+void
+rps_kernels_init(struct rps_kernels *k, enum rps_isa isa)
+{
+    assert((unsigned)isa < RPS_ISA_COUNT);
+
+    rps_kernels_init_scalar(k);
+#if defined(__x86_64__)
+    if (isa >= RPS_ISA_AVX2) {
+        rps_kernels_init_avx2(k);
+    }
+    if (isa >= RPS_ISA_AVX512) {
+        rps_kernels_init_avx512(k);
+    }
+#endif
+}

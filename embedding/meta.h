@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Meta of a row: when it was last pushed and how often, in four bytes.
+ *
+ *   31..24 uses: a Morris counter    23..0 last: step mod 2^24
+ */
+#ifndef RPS_EMBEDDING_META_H
+#define RPS_EMBEDDING_META_H
+
+#include <stdint.h>
+
+#define RPS_TICK_MASK 0xffffffu
+#define RPS_USES_MAX  255u
+
+static inline uint32_t
+rps_meta_make(uint64_t step, uint32_t uses)
+{
+    return (uint32_t)(step & RPS_TICK_MASK) | uses << 24;
+}
+
+/** How many uses a counter stands for, about: 0, 1, 2.06, 3.2, ... 8.6e7. */
+double rps_uses_estimate(uint32_t uses);
+
+/**
+ * The counter after `count` more uses: right on average, one draw (any 64
+ * bits) an update however large count is.
+ */
+uint32_t rps_uses_add(uint32_t uses, uint64_t count, uint64_t draw);
+
+#endif /* RPS_EMBEDDING_META_H */

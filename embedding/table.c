@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the table: its spec, its shards, its counters. Reading rows is in
+ * lookup.c, writing them in apply.c (pushes) and assign.c.
+ */
+#include "base/hash.h"
+#include "base/spec.h"
+#include "embedding/meta.h"
+#include "embedding/optimizer.h"
+#include "embedding/table_impl.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static rps_status
+create_shards(struct rps_table *table)
+{
+    const size_t count = (size_t)1 << table->shard_log2;
+    void *shards = NULL;
+
+    if (posix_memalign(&shards, _Alignof(struct rps_shard),
+                count * sizeof(*table->shards)) != 0) {
+        return RPS_E_NOMEM;
+    }
+    table->shards = shards;
+    while (table->shard_count < count) {
+        if (!rps_shard_init(&table->shards[table->shard_count],
+                    table->spec.dim + table->slot_floats, table->job_seed)) {
+            return RPS_E_NOMEM;
+        }
+        table->shard_count++;
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_table_create_sharded(struct rps_table **table_out,
+        const rps_table_spec *spec, uint64_t job_seed, uint32_t shard_log2,
+        struct rps_error *error)
+{
+    char why[RPS_ERROR_BYTES] = "";
+    struct rps_table *table = NULL;
+    rps_status status = rps_table_spec_check(spec, why, sizeof(why));
+
+    assert(shard_log2 <= RPS_SHARD_LOG2_MAX);
+
+    *table_out = NULL;
+    if (status != RPS_OK) {
+        return rps_fail(error, status, "%s", why);
+    }
+    table = calloc(1, sizeof(*table));
+    if (table == NULL) {
+        goto fail;
+    }
+    table->spec = *spec;
+    table->id = rps_table_id(spec->name);
+    table->job_seed = job_seed;
+    table->draws = rps_draw_stream(spec->seed, spec->name);
+    table->slot_floats = rps_spec_slot_floats(spec);
+    table->shard_log2 = shard_log2;
+    rps_first_value_init(&table->first, spec);
+    rps_kernels_init(&table->kernels, rps_isa_detect());
+    if (create_shards(table) != RPS_OK) {
+        goto fail;
+    }
+    *table_out = table;
+    return RPS_OK;
+
+fail:
+    rps_table_destroy(table);
+    return rps_fail(error, RPS_E_NOMEM,
+            "table %s: no memory for its index: stop other programs or use "
+            "more servers",
+            spec->name);
+}
+
+rps_status
+rps_table_create(struct rps_table **table_out, const rps_table_spec *spec,
+        uint64_t job_seed, struct rps_error *error)
+{
+    return rps_table_create_sharded(
+            table_out, spec, job_seed, RPS_SHARD_LOG2, error);
+}
+
+void
+rps_table_destroy(struct rps_table *table)
+{
+    if (table == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < table->shard_count; i++) {
+        rps_shard_finish(&table->shards[i]);
+    }
+    free(table->shards);
+    free(table);
+}
+
+const rps_table_spec *
+rps_table_spec_of(const struct rps_table *table)
+{
+    return &table->spec;
+}
+
+uint64_t
+rps_table_id_of(const struct rps_table *table)
+{
+    return table->id;
+}
+
+void
+rps_table_set_policy(struct rps_table *table, const rps_table_spec *spec)
+{
+    assert(rps_spec_identity_differs(&table->spec, spec) == NULL);
+    table->spec = *spec;
+}
+
+size_t
+rps_table_live_floats(const struct rps_table *table, uint64_t key)
+{
+    const uint64_t elements = table->spec.dense_elements;
+    const size_t dim = table->spec.dim;
+
+    if (elements == 0 || key < elements / dim) {
+        return dim;
+    }
+    return key == elements / dim ? (size_t)(elements % dim) : 0;
+}
+
+rps_status
+rps_table_check_keys(const struct rps_table *table, size_t n,
+        const uint64_t *keys, struct rps_error *error)
+{
+    const uint64_t elements = table->spec.dense_elements;
+
+    for (size_t i = 0; elements > 0 && i < n; i++) {
+        if (rps_table_live_floats(table, keys[i]) == 0) {
+            return rps_fail(error, RPS_E_INVAL,
+                    "table %s: key %" PRIu64 " is beyond its %" PRIu64
+                    " elements: keys are 0..%" PRIu64 ", %u elements a key",
+                    table->spec.name, keys[i], elements,
+                    (elements - 1) / table->spec.dim, table->spec.dim);
+        }
+    }
+    return RPS_OK;
+}
+
+void
+rps_table_first_value(const struct rps_table *table, uint64_t key, float *row)
+{
+    const size_t live = rps_table_live_floats(table, key);
+
+    rps_first_value_fill(&table->first, key, row, live);
+    memset(row + live, 0, (table->spec.dim - live) * sizeof(*row));
+}
+
+void
+rps_table_default_value(const struct rps_table *table, uint64_t key, float *row)
+{
+    const size_t live = rps_table_live_floats(table, key);
+
+    for (size_t j = 0; j < table->spec.dim; j++) {
+        row[j] = j < live ? table->spec.default_value : 0.0f;
+    }
+}
+
+struct rps_index_place
+rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
+        uint64_t hash, uint64_t key)
+{
+    const struct rps_index_place place =
+            rps_shard_create_row_locked(shard, hash, key);
+    float *row = rps_shard_row_locked(shard, place);
+
+    rps_table_first_value(table, key, row);
+    rps_slots_fresh(&table->spec, row + table->spec.dim);
+    rps_count(&table->rows, 1);
+    rps_count(&table->inserted, 1);
+    return place;
+}
+
+void
+rps_table_note_step(struct rps_table *table, uint64_t step)
+{
+    uint64_t newest = rps_counted(&table->newest);
+
+    while (newest < step &&
+            !atomic_compare_exchange_weak_explicit(&table->newest, &newest,
+                    step, memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
+void
+rps_table_set_pushes(struct rps_table *table, uint64_t pushes)
+{
+    atomic_store_explicit(&table->pushes, pushes, memory_order_relaxed);
+}
+
+static uint64_t
+shard_bytes(struct rps_shard *shard)
+{
+    uint64_t bytes = sizeof(*shard);
+
+    pthread_mutex_lock(&shard->lock);
+    bytes += rps_index_bytes(&shard->index) + rps_rows_bytes(&shard->rows);
+    pthread_mutex_unlock(&shard->lock);
+    return bytes;
+}
+
+void
+rps_table_stats_of(struct rps_table *table, struct rps_table_stats *out)
+{
+    *out = (struct rps_table_stats){
+            .rows = rps_counted(&table->rows),
+            .bytes = sizeof(*table),
+            .lookups = rps_counted(&table->lookups),
+            .missing = rps_counted(&table->missing),
+            .pushes = rps_counted(&table->pushes),
+            .inserted = rps_counted(&table->inserted),
+            .nonfinite = rps_counted(&table->nonfinite),
+    };
+    for (size_t i = 0; i < table->shard_count; i++) {
+        out->bytes += shard_bytes(&table->shards[i]);
+    }
+}
+
+struct visitor {
+    rps_status (*visit)(void *context, const struct rps_row_view *row);
+    void *context;
+    uint32_t dim;
+};
+
+static rps_status
+visit_line_locked(const struct rps_shard *shard,
+        const struct rps_index_line *line, const struct visitor *visitor)
+{
+    rps_status status = RPS_OK;
+
+    for (unsigned i = 0; status == RPS_OK && i < RPS_INDEX_LANES; i++) {
+        if (line->rows[i] != 0) {
+            const float *row = rps_rows_at(&shard->rows, line->rows[i] - 1);
+            const struct rps_row_view view = {.key = line->keys[i],
+                    .value = row,
+                    .slots = row + visitor->dim,
+                    .meta = line->meta[i]};
+            status = visitor->visit(visitor->context, &view);
+        }
+    }
+    return status;
+}
+
+static rps_status
+visit_shard(struct rps_shard *shard, const struct visitor *visitor)
+{
+    const struct rps_index *index = &shard->index;
+    rps_status status = RPS_OK;
+
+    pthread_mutex_lock(&shard->lock);
+    for (uint64_t i = 0;
+            status == RPS_OK && index->lines != NULL && i <= index->line_mask;
+            i++) {
+        status = visit_line_locked(shard, &index->lines[i], visitor);
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return status;
+}
+
+rps_status
+rps_table_visit(struct rps_table *table,
+        rps_status (*visit)(void *context, const struct rps_row_view *row),
+        void *context)
+{
+    const struct visitor visitor = {
+            .visit = visit, .context = context, .dim = table->spec.dim};
+    rps_status status = RPS_OK;
+
+    for (size_t i = 0; status == RPS_OK && i < table->shard_count; i++) {
+        status = visit_shard(&table->shards[i], &visitor);
+    }
+    return status;
+}
+
+struct digesting {
+    struct rps_digest sum;
+    size_t value_bytes;
+    size_t slot_bytes;
+};
+
+static rps_status
+digest_row(void *context, const struct rps_row_view *row)
+{
+    struct digesting *digesting = context;
+
+    rps_digest_add(&digesting->sum,
+            rps_digest_row(row->key, row->value, digesting->value_bytes,
+                    row->slots, digesting->slot_bytes,
+                    (uint8_t)RPS_META_USES(row->meta),
+                    RPS_META_LAST(row->meta)));
+    return RPS_OK;
+}
+
+struct rps_digest
+rps_table_digest(struct rps_table *table)
+{
+    struct digesting digesting = {
+            .value_bytes = table->spec.dim * sizeof(float),
+            .slot_bytes = table->slot_floats * sizeof(float),
+    };
+    const rps_status status = rps_table_visit(table, digest_row, &digesting);
+
+    assert(status == RPS_OK);
+    (void)status;
+    return digesting.sum;
+}

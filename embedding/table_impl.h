@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a table, for the files of this folder and their tests. */
+#ifndef RPS_EMBEDDING_TABLE_IMPL_H
+#define RPS_EMBEDDING_TABLE_IMPL_H
+
+#include "embedding/first_value.h"
+#include "embedding/kernels/kernels.h"
+#include "embedding/shard.h"
+#include "embedding/table.h"
+
+#include <stdatomic.h>
+
+#define RPS_SHARD_LOG2     6u /* of a table that rps_table_create makes */
+#define RPS_SHARD_LOG2_MAX 12u
+
+/* Counters are independent sums that no one orders anything by: relaxed. */
+struct rps_table {
+    rps_table_spec spec; /* policy: set while no other call runs */
+    uint64_t id;
+    uint64_t job_seed;
+    uint64_t draws; /* rps_draw_stream(): of the uses counters */
+    struct rps_first_value first;
+    struct rps_kernels kernels;
+    uint32_t slot_floats;
+    uint32_t shard_log2;
+    size_t shard_count;
+    struct rps_shard *shards; /* [shard_count] */
+
+    _Atomic uint64_t newest; /* largest step that was stamped */
+    _Atomic uint64_t rows;
+    _Atomic uint64_t lookups;
+    _Atomic uint64_t missing;
+    _Atomic uint64_t pushes;
+    _Atomic uint64_t inserted;
+    _Atomic uint64_t nonfinite;
+};
+
+/** rps_table_create() with another number of shards, 2^shard_log2. */
+rps_status rps_table_create_sharded(struct rps_table **table_out,
+        const rps_table_spec *spec, uint64_t job_seed, uint32_t shard_log2,
+        struct rps_error *error);
+
+/** Bits 51..52-log2 of the hash: those above name the PS. */
+static inline size_t
+rps_table_shard_of(const struct rps_table *table, uint64_t hash)
+{
+    return (size_t)((hash << 12) >> 1 >> (63 - table->shard_log2));
+}
+
+/** Elements of a key's row that are used: dim, less in a dense tail. */
+size_t rps_table_live_floats(const struct rps_table *table, uint64_t key);
+
+/** default_value in each live column, zeros behind. row[dim]. */
+void rps_table_default_value(
+        const struct rps_table *table, uint64_t key, float *row);
+
+/** Raise `newest` to at least step; before a lock under which it is stamped. */
+void rps_table_note_step(struct rps_table *table, uint64_t step);
+
+/** A row that did not exist: first value and fresh slots; counted. */
+struct rps_index_place rps_table_new_row_locked(struct rps_table *table,
+        struct rps_shard *shard, uint64_t hash, uint64_t key);
+
+static inline void
+rps_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline uint64_t
+rps_counted(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+#endif /* RPS_EMBEDDING_TABLE_IMPL_H */
