@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes the event file that test_report --events writes, with a reader of
+"""Decodes the event file that write_events makes, with a reader of
 its own (TFRecord framing, CRC32C by table, protocol buffers by hand), and
-compares the scalars. usage: check_events.py TEST_REPORT
+compares the scalars. usage: check_events.py WRITE_EVENTS
 """
 import glob
 import math
@@ -73,7 +73,7 @@ def fields(data):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.argv[1], "--events", folder + "/a/b"],
+        subprocess.run([sys.argv[1], folder + "/a/b"],
                        check=True, stdout=subprocess.DEVNULL)
         paths = glob.glob(folder + "/a/b/events.out.tfevents.*")
         assert len(paths) == 1, paths

@@ -226,25 +226,12 @@ START_TEST(two_runs_in_one_second_write_two_event_files)
 }
 END_TEST
 
-/* For check_events.py: leave the files of one run in a folder. */
-static int
-write_events(const char *target)
-{
-    struct rps_report_options options = {.log_every = 1, .summary_dir = target};
-
-    run(&options, true);
-    return 0;
-}
-
 int
-main(int argc, char **argv)
+main(void)
 {
     Suite *suite = suite_create("report");
     TCase *tc = tcase_create("report");
 
-    if (argc == 3 && strcmp(argv[1], "--events") == 0) {
-        return write_events(argv[2]);
-    }
     tcase_add_checked_fixture(tc, redirect_stdout, remove_folder);
     tcase_add_test(tc, the_json_log_has_a_line_a_step_and_an_end);
     tcase_add_test(tc, what_there_is_not_is_null);
