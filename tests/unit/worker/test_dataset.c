@@ -339,6 +339,33 @@ START_TEST(feasign_slots_are_fields_sorted_over_the_whole_input)
 }
 END_TEST
 
+START_TEST(fields_are_those_of_training_and_evaluation_data_together)
+{
+    struct rps_dataset_options options = {0};
+    struct rps_dataset *dataset = NULL;
+    struct rps_row row;
+    uint64_t rows = 0;
+    char also[300];
+
+    put_file("train", "0:1 1:9 2:3\n");
+    put_file("eval", "0:1 1:3 4:5\n1:1 1:9\n");
+    (void)snprintf(also, sizeof(also), "%s", spec_of("feasign", "train"));
+    options.also = also;
+    ck_assert_int_eq(rps_dataset_open(&dataset, spec_of("feasign", "eval"),
+                             &options, NULL),
+            RPS_OK);
+    ck_assert_uint_eq(rps_dataset_shape_of(dataset).fields, 3);
+    ck_assert_int_eq(rps_dataset_rows(dataset, &rows, NULL), RPS_OK);
+    ck_assert_uint_eq(rows, 2);
+    next_ok(dataset, &row);
+    ck_assert_uint_eq(row.offsets[2], 2); /* slots 3 and 5 */
+    next_ok(dataset, &row);
+    ck_assert_uint_eq(row.offsets[2], 0); /* slot 9 alone */
+    ck_assert_uint_eq(row.offsets[3], 1);
+    rps_dataset_close(dataset);
+}
+END_TEST
+
 static void
 put_ml100k(const char *ratings)
 {
@@ -463,6 +490,8 @@ dataset_suite(void)
     tcase_add_test(tc, libfm_positions_are_fields_and_short_rows_end_empty);
     tcase_add_test(tc, a_bad_libfm_or_feasign_row_names_file_line_and_column);
     tcase_add_test(tc, feasign_slots_are_fields_sorted_over_the_whole_input);
+    tcase_add_test(
+            tc, fields_are_those_of_training_and_evaluation_data_together);
     tcase_add_test(tc, ml_100k_is_sorted_by_time_user_and_item_as_numbers);
     tcase_add_test(tc, a_bad_ml_100k_row_names_file_line_and_column);
     tcase_add_test(tc, a_file_in_which_two_pairs_meet_is_refused_with_both);
