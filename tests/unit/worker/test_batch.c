@@ -278,6 +278,7 @@ main(void)
     Suite *suite = suite_create("batch");
     TCase *tc = tcase_create("batch");
 
+    tcase_set_timeout(tc, 60); /* sanitizers, busy machines */
     tcase_add_checked_fixture(tc, open_rows, close_rows);
     tcase_add_test(tc, file_order_drops_the_last_partial_batch);
     tcase_add_test(tc, evaluation_pads_the_last_batch);

@@ -477,6 +477,7 @@ dataset_suite(void)
     Suite *suite = suite_create("dataset");
     TCase *tc = tcase_create("dataset");
 
+    tcase_set_timeout(tc, 60); /* sanitizers, busy machines */
     tcase_add_checked_fixture(tc, make_folder, remove_folder);
     tcase_add_test(tc, a_criteo_row_is_what_was_computed_by_hand);
     tcase_add_test(tc, a_criteo_key_is_found_by_its_decimal_token_or_minus_one);

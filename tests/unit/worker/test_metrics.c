@@ -147,6 +147,7 @@ main(void)
     Suite *suite = suite_create("metrics");
     TCase *tc = tcase_create("metrics");
 
+    tcase_set_timeout(tc, 60); /* sanitizers, busy machines */
     tcase_add_test(tc, auc_is_the_share_of_pairs_in_order_ties_half);
     tcase_add_test(tc, auc_and_log_loss_are_those_of_scikit_learn);
     tcase_add_test(tc, one_class_nan_or_nothing_has_no_auc);

@@ -232,6 +232,7 @@ main(void)
     Suite *suite = suite_create("report");
     TCase *tc = tcase_create("report");
 
+    tcase_set_timeout(tc, 60); /* sanitizers, busy machines */
     tcase_add_checked_fixture(tc, redirect_stdout, remove_folder);
     tcase_add_test(tc, the_json_log_has_a_line_a_step_and_an_end);
     tcase_add_test(tc, what_there_is_not_is_null);

@@ -108,6 +108,7 @@ main(void)
     Suite *suite = suite_create("tokens");
     TCase *tc = tcase_create("tokens");
 
+    tcase_set_timeout(tc, 60); /* sanitizers, busy machines */
     tcase_add_test(tc, integers_below_2_48_are_packed_with_their_field);
     tcase_add_test(tc, only_canonical_decimals_are_integers);
     tcase_add_test(tc, text_has_the_top_bit_and_a_key_of_its_field);
