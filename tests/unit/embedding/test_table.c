@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/hash.h"
 #include "tests/unit/embedding/fixture.h"
 
 #define DIM 4u
@@ -240,6 +241,31 @@ START_TEST(rows_wider_than_a_chunk_are_kept_too)
 }
 END_TEST
 
+/* A server's keys share the top bits of their hash: shards must not. */
+START_TEST(keys_of_one_server_spread_over_all_shards)
+{
+    struct rps_table *table = table_new(1, RPS_OPTIMIZER_SGD);
+    size_t counts[1u << RPS_SHARD_LOG2] = {0};
+    size_t least = SIZE_MAX;
+    size_t wrong = 0;
+
+    for (uint64_t key = 0; key < 100000; key++) {
+        const uint64_t hash = rps_key_hash(key, 0);
+        const uint64_t slots = UINT64_C(0xfff) << 52;
+        counts[rps_table_shard_of(table, hash | slots)]++;
+        wrong += rps_table_shard_of(table, hash | slots) !=
+                 rps_table_shard_of(table, hash & ~slots);
+    }
+    ck_assert_uint_eq(wrong, 0);
+    for (size_t s = 0; s < 1u << RPS_SHARD_LOG2; s++) {
+        least = counts[s] < least ? counts[s] : least;
+    }
+    /* 1562 each, standard deviation 39 */
+    ck_assert_uint_gt(least, 1562 - 6 * 39);
+    rps_table_destroy(table);
+}
+END_TEST
+
 START_TEST(a_spec_that_is_not_built_is_refused)
 {
     rps_table_spec spec = spec_of(DIM, RPS_OPTIMIZER_FTRL);
@@ -268,6 +294,7 @@ main(void)
     tcase_add_test(keys, lookup_creates_nothing_and_answers_the_first_value);
     tcase_add_test(keys, read_only_lookup_of_an_absent_key_answers_the_default);
     tcase_add_test(keys, lookup_leaves_what_lies_between_strided_rows);
+    tcase_add_test(keys, keys_of_one_server_spread_over_all_shards);
     tcase_add_test(keys, a_spec_that_is_not_built_is_refused);
     suite_add_tcase(suite, keys);
     tcase_set_timeout(growth, 60);
