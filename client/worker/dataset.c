@@ -76,6 +76,7 @@ rps_dataset_open(struct rps_dataset **dataset_out, const char *spec,
     if (status != RPS_OK) {
         goto fail;
     }
+    dataset->options.also = NULL;
     *dataset_out = dataset;
     return RPS_OK;
 fail:

@@ -32,6 +32,10 @@ struct rps_row {
 struct rps_dataset_options {
     bool skip_bad_rows;
     bool little_demo; /* synthetic: data of the two-table example */
+    /* libfm, feasign: spec of the run's other input, or NULL. The fields are
+     * those of both, so that training and evaluation data agree. Borrowed
+     * for the call of open. */
+    const char *also;
 };
 
 /**

@@ -258,6 +258,9 @@ rps_dataset_open_feasign(
     dataset->ops = &ops;
     dataset->shape.labels = 1;
     status = rps_text_dataset_scan(dataset, scan, error);
+    if (status == RPS_OK) {
+        status = rps_text_dataset_scan_also(dataset, "feasign", scan, error);
+    }
     if (status != RPS_OK) {
         return status;
     }

@@ -144,6 +144,9 @@ rps_dataset_open_libfm(
     dataset->ops = &ops;
     dataset->shape.labels = 1;
     status = rps_text_dataset_scan(dataset, scan, error);
+    if (status == RPS_OK) {
+        status = rps_text_dataset_scan_also(dataset, "libfm", scan, error);
+    }
     if (status == RPS_OK && dataset->shape.fields == 0) {
         status = rps_fail(
                 error, RPS_E_INVAL, "libfm: %.400s: no row has a key", path);

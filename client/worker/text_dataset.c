@@ -27,38 +27,73 @@ rps_text_dataset_open(struct rps_dataset *dataset, const char *format,
     return RPS_OK;
 }
 
+struct scan_counts {
+    uint64_t rows;
+    uint64_t bad;
+};
+
+static rps_status
+scan_files(struct rps_dataset *dataset, const struct rps_file_list *files,
+        rps_line_fn fn, struct scan_counts *counts, struct rps_error *error)
+{
+    struct rps_line_reader lines;
+    struct rps_line line;
+    rps_status status;
+
+    rps_line_reader_init(&lines, files);
+    while ((status = rps_line_reader_next(&lines, &line, error)) == RPS_OK) {
+        status = fn(dataset, &line, error);
+        if (status == RPS_E_INVAL && dataset->options.skip_bad_rows) {
+            counts->bad++;
+        } else if (status != RPS_OK) {
+            break;
+        } else {
+            counts->rows++;
+        }
+    }
+    rps_line_reader_finish(&lines);
+    return status == RPS_E_NOT_FOUND ? RPS_OK : status;
+}
+
 rps_status
 rps_text_dataset_scan(
         struct rps_dataset *dataset, rps_line_fn fn, struct rps_error *error)
 {
     struct rps_text_dataset *text = dataset->reader;
-    struct rps_line_reader lines;
-    struct rps_line line;
-    uint64_t rows = 0;
-    uint64_t bad = 0;
-    rps_status status;
+    struct scan_counts counts = {0};
+    rps_status status = scan_files(dataset, &text->files, fn, &counts, error);
 
-    rps_line_reader_init(&lines, &text->files);
-    while ((status = rps_line_reader_next(&lines, &line, error)) == RPS_OK) {
-        status = fn(dataset, &line, error);
-        if (status == RPS_E_INVAL && dataset->options.skip_bad_rows) {
-            bad++;
-        } else if (status != RPS_OK) {
-            break;
-        } else {
-            rows++;
-        }
-    }
-    rps_line_reader_finish(&lines);
-    if (status != RPS_E_NOT_FOUND) {
+    if (status != RPS_OK) {
         return status;
     }
-    dataset->rows = rows;
+    dataset->rows = counts.rows;
     dataset->rows_known = true;
-    if (bad > dataset->bad_rows_max) {
-        dataset->bad_rows_max = bad;
+    if (counts.bad > dataset->bad_rows_max) {
+        dataset->bad_rows_max = counts.bad;
     }
     return RPS_OK;
+}
+
+rps_status
+rps_text_dataset_scan_also(struct rps_dataset *dataset, const char *format,
+        rps_line_fn fn, struct rps_error *error)
+{
+    const char *also = dataset->options.also;
+    size_t length = strlen(format);
+    struct rps_file_list files = {0};
+    struct scan_counts counts = {0};
+    rps_status status;
+
+    if (also == NULL || strncmp(also, format, length) != 0 ||
+            also[length] != ':') {
+        return RPS_OK;
+    }
+    status = rps_file_list_find(&files, format, also + length + 1, error);
+    if (status == RPS_OK) {
+        status = scan_files(dataset, &files, fn, &counts, error);
+    }
+    rps_file_list_finish(&files);
+    return status;
 }
 
 rps_status

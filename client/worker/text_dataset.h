@@ -42,6 +42,11 @@ rps_status rps_text_dataset_open(struct rps_dataset *dataset,
 rps_status rps_text_dataset_scan(
         struct rps_dataset *dataset, rps_line_fn fn, struct rps_error *error);
 
+/** The same with the files of options.also, if it has this format; their
+ * rows are not counted. */
+rps_status rps_text_dataset_scan_also(struct rps_dataset *dataset,
+        const char *format, rps_line_fn fn, struct rps_error *error);
+
 rps_status rps_text_dataset_next(
         struct rps_dataset *dataset, struct rps_error *error);
 rps_status rps_text_dataset_rewind(
