@@ -39,6 +39,13 @@ rps_status
 rps_stat(rps_client *client, uint32_t ps, char **json_out)
 {
     *json_out = NULL;
+    return ask(client, ps, RPS_OP_STAT, "{}", json_out);
+}
+
+rps_status
+rps_stat_digests(rps_client *client, uint32_t ps, char **json_out)
+{
+    *json_out = NULL;
     return ask(client, ps, RPS_OP_STAT, "{\"digests\":true}", json_out);
 }
 

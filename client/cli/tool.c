@@ -95,7 +95,8 @@ rps_tool_stat_all(rps_client *client, const char *tool, uint32_t ps_count,
     *code_out = RPS_TOOL_OK;
     for (uint32_t ps = 0; ps < ps_count; ps++) {
         char *text = NULL;
-        rps_status status = rps_stat(client, ps, &text);
+        rps_status status = digests ? rps_stat_digests(client, ps, &text)
+                                    : rps_stat(client, ps, &text);
         json_t *value;
 
         if (status != RPS_OK) {

@@ -382,13 +382,23 @@ RPS_API RPS_NODISCARD rps_status rps_newest_checkpoint(
         rps_client *client, uint64_t *step_out);
 
 /**
- * A PS's STAT as JSON text (docs: PROTOCOL.md).
+ * A PS's STAT as JSON text (docs: PROTOCOL.md), without digests.
  *
  * Owns:    *json_out is the caller's; free().
  * Threads: the client's.
  * Errors:  RPS_E_UNREACHABLE, RPS_E_INVAL.
  */
 RPS_API RPS_NODISCARD rps_status rps_stat(
+        rps_client *client, uint32_t ps, char **json_out);
+
+/**
+ * The same with each table's content digest: the PS reads every row.
+ *
+ * Owns:    *json_out is the caller's; free().
+ * Threads: the client's.
+ * Errors:  as rps_stat.
+ */
+RPS_API RPS_NODISCARD rps_status rps_stat_digests(
         rps_client *client, uint32_t ps, char **json_out);
 
 /**

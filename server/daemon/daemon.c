@@ -405,8 +405,10 @@ say_unsaved(struct rps_service *service)
 {
     char *text = service == NULL ? NULL : rps_service_unsaved(service);
 
-    if (text != NULL && text[0] != '\0') {
-        rps_log(RPS_LOG_WARN, "unsaved", "%s", text);
+    if (text != NULL) {
+        bool nothing = strncmp(text, "nothing", strlen("nothing")) == 0;
+
+        rps_log(nothing ? RPS_LOG_INFO : RPS_LOG_WARN, "unsaved", "%s", text);
     }
     free(text);
 }
