@@ -41,7 +41,7 @@ print_row(const struct rps_option_def *def)
             type_words[def->type]);
     print_allowed(def);
     (void)printf(" | %s%s%s | %s | ", def->value[0] == '\0' ? "" : "`",
-            def->value[0] == '\0' ? "none" : def->value,
+            def->value[0] == '\0' ? "empty" : def->value,
             def->value[0] == '\0' ? "" : "`",
             rps_scope_str(def->scope, programs));
     print_cell(def->help);
