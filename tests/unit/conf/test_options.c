@@ -368,6 +368,25 @@ START_TEST(help_and_version_are_answers)
 }
 END_TEST
 
+START_TEST(what_was_replaced_or_ignored_is_logged)
+{
+    const char *line = "--ps-hosts=a:1 --job-name=ps --task-index=0 "
+                       "--tf-config={\"cluster\":{\"ps\":[\"b:1\"]},\"x\":1}";
+    struct outcome outcome = read_line(RPS_SCOPE_SERVER, false, line);
+
+    ck_assert_int_eq(outcome.code, -1);
+    ck_assert_ptr_nonnull(strstr(outcome.err,
+            " warn tf_config: the cluster of TF_CONFIG is replaced by "
+            "--ps-hosts\n"));
+    ck_assert_ptr_nonnull(strstr(outcome.err, " info tf_config: ignored: x\n"));
+    finish(&outcome);
+    outcome = read_line(RPS_SCOPE_TOOL, true, line);
+    ck_assert_ptr_nonnull(strstr(outcome.err, "is replaced by"));
+    ck_assert_ptr_null(strstr(outcome.err, "ignored"));
+    finish(&outcome);
+}
+END_TEST
+
 START_TEST(a_refused_check_config_answers_in_json)
 {
     struct outcome outcome = read_line(RPS_SCOPE_SERVER, false,
@@ -450,6 +469,7 @@ main(void)
     tcase_add_test(
             tcase, a_subcommand_ends_the_flags_where_the_program_has_them);
     tcase_add_test(tcase, help_and_version_are_answers);
+    tcase_add_test(tcase, what_was_replaced_or_ignored_is_logged);
     tcase_add_test(tcase, a_refused_check_config_answers_in_json);
     tcase_add_test(tcase, every_option_has_help_and_a_default_that_is_allowed);
     suite_add_tcase(suite, tcase);
