@@ -12,7 +12,7 @@ rps_dense_init(struct rps_dense *dense, struct rps_model *model,
 
     memset(dense, 0, sizeof(*dense));
     dense->model = model;
-    dense->learning_rate = settings->dense.learning_rate;
+    dense->learning_rate = (float)settings->dense.learning_rate;
     for (uint32_t v = 0; v < model->variable_count; v++) {
         if (model->variables[v].rows > rows_max) {
             rows_max = model->variables[v].rows;
@@ -46,7 +46,7 @@ rps_dense_spec(rps_table_spec *spec, const struct rps_variable *variable,
     spec->initializer = RPS_INITIALIZER_ZEROS;
     spec->initializer_low = 0.0f;
     spec->initializer_high = 0.0f;
-    spec->learning_rate = settings->dense.learning_rate;
+    spec->learning_rate = (float)settings->dense.learning_rate;
     if (settings->dense.optimizer == RPS_OPTIMIZER_ADAGRAD) {
         spec->initial_accumulator = settings->dense.accumulator;
     }

@@ -10,8 +10,8 @@
 
 /* The guide's 0.05 for the tables; the same for the layers makes every unit
  * of them die in a few steps, so that the loss stays at 2 ln 2. */
-#define LITTLE_DEMO_SPARSE_RATE 0.05f
-#define LITTLE_DEMO_DENSE_RATE  0.001f
+#define LITTLE_DEMO_SPARSE_RATE 0.05
+#define LITTLE_DEMO_DENSE_RATE  0.001
 
 const char *
 rps_text_or_null(const char *text)
@@ -116,7 +116,7 @@ read_rule(struct rps_update_rule *rule, const char *which, const char *name,
                 "--%s-accumulator=%g: must be from 0 to 1e6", which,
                 accumulator);
     }
-    rule->learning_rate = (float)learning_rate;
+    rule->learning_rate = learning_rate;
     rule->accumulator = (float)accumulator;
     return RPS_OK;
 }

@@ -33,7 +33,7 @@ enum rps_task {
 /** How a kind of table is made and moved. */
 struct rps_update_rule {
     enum rps_optimizer optimizer;
-    float learning_rate;
+    double learning_rate;
     float accumulator; /* adagrad's */
 };
 

@@ -43,7 +43,7 @@ sparse_spec(rps_table_spec *spec, const struct rps_model_table *table,
     spec->initializer = settings->initializer;
     spec->initializer_low = settings->initializer_low;
     spec->initializer_high = settings->initializer_high;
-    spec->learning_rate = settings->sparse.learning_rate;
+    spec->learning_rate = (float)settings->sparse.learning_rate;
     if (settings->sparse.optimizer == RPS_OPTIMIZER_ADAGRAD) {
         spec->initial_accumulator = settings->sparse.accumulator;
     }
@@ -255,7 +255,7 @@ rps_tables_push(
                 .keys = bags->keys,
                 .key_count = bags->key_count,
                 .gradients = rps_bags_spread(bags),
-                .learning_rate = tables->settings->sparse.learning_rate,
+                .learning_rate = (float)tables->settings->sparse.learning_rate,
         };
     }
     rps_dense_pushes(&tables->dense, pushes + model->table_count);

@@ -335,8 +335,8 @@ report_step(struct loop *loop, double own_loss, const rps_decision *decision)
             .step = loop->step,
             .loss = sync ? decision->loss : own_loss,
             .samples = global_batch(settings),
-            .sparse_lr = (double)settings->sparse.learning_rate,
-            .dense_lr = (double)settings->dense.learning_rate,
+            .sparse_lr = settings->sparse.learning_rate,
+            .dense_lr = settings->dense.learning_rate,
     };
 
     loop->loss = step.loss;

@@ -56,10 +56,10 @@ START_TEST(defaults_are_the_documented_ones)
     ck_assert_uint_eq(settings.shape.top[0], 64);
     ck_assert_uint_eq(settings.shape.top[1], 1);
     ck_assert_int_eq(settings.sparse.optimizer, RPS_OPTIMIZER_ADAGRAD);
-    ck_assert_float_eq(settings.sparse.learning_rate, 0.02f);
+    ck_assert_double_eq(settings.sparse.learning_rate, 0.02);
     ck_assert_float_eq(settings.sparse.accumulator, 0.1f);
     ck_assert_int_eq(settings.dense.optimizer, RPS_OPTIMIZER_ADAM);
-    ck_assert_float_eq(settings.dense.learning_rate, 0.001f);
+    ck_assert_double_eq(settings.dense.learning_rate, 0.001);
     ck_assert_int_eq(settings.initializer, RPS_INITIALIZER_UNIFORM);
     ck_assert_float_eq(settings.initializer_low, -0.05f);
     ck_assert_float_eq(settings.initializer_high, 0.05f);
