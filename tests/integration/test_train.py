@@ -2,6 +2,7 @@
 """recps-train: what it prints, writes, saves, restores and refuses."""
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -48,13 +49,14 @@ def test_without_test_rows_auc_and_log_loss_are_null(tmp_path):
 
 
 def test_eval_data_are_the_test_rows(tmp_path):
-    whole = trainer.train(*BASE, "--steps", 9, "--predict-rows-are-test"[:0] or
-                          "--seed", 1).stdout
-    assert "auc" in whole
-    out = trainer.train("--data", SYNTHETIC, "--eval-data",
-                        "synthetic:rows=500,keys=300,seed=3", "--steps",
-                        9).stdout
-    assert 0.0 <= trainer.auc_of(out) <= 1.0
+    # the same planted model, and rows that --data has, too
+    flags = ["--data", SYNTHETIC, "--batch-size", 100, "--epochs", 2,
+             "--eval-data", "synthetic:rows=900,keys=300,seed=3"]
+    out, folder = tmp_path / "p.txt", tmp_path / "ck"
+    done = trainer.train(*flags, "--checkpoint-dir", folder).stdout
+    assert trainer.auc_of(done) > 0.7
+    trainer.train(*flags, "--predict", out, "--checkpoint-dir", folder)
+    assert len(out.read_text().splitlines()) == 900
 
 
 def test_number_of_servers_changes_no_bit(tmp_path):
@@ -195,21 +197,15 @@ def test_prediction_without_train_rows_takes_all_rows(saved, tmp_path):
 
 def test_feasigns_of_64_bits_go_in_and_come_back(tmp_path):
     path = trainer.data("paddle_feasign_slot_10.txt")
-    want = set()
-    for line in path.read_text().split():
-        slot, _, token = line.rpartition(":")
-        if slot.isdigit() and token.isdigit():
-            want.add(int(token))
-        elif token.isdigit() and line.count(":") == 1:
-            head = line.split(":")
-            want.add(int(head[0]) if head[0].isdigit() else int(head[1]))
+    want = {int(pair.split(":")[0]) for line in path.read_text().splitlines()
+            for pair in line.split()[1:]}
     folder = tmp_path / "ck"
     flags = ["--data", f"feasign:{path}", "--batch-size", 5]
     trainer.launch(*flags, options=["--checkpoint-dir", folder])
     step = max(int(f.name[5:]) for f in folder.glob("ckpt-*"))
     first = trainer.checkpoint(folder, step)
     keys, rows = trainer.table(first, "emb")
-    assert len(keys) == len(set(keys.tolist()))
+    assert sorted(keys.tolist()) == sorted(want)
     assert (keys >= 2**63).sum() > len(keys) / 3
     trainer.launch(*flags, "--restore", "--epochs", 2, ps=3,
                    options=["--checkpoint-dir", folder])
@@ -239,12 +235,12 @@ def test_little_demo_trains_restores_and_predicts(tmp_path):
 
 def test_evaluator_prints_every_checkpoint_that_it_meets(tmp_path):
     folder = tmp_path / "ck"
-    out = trainer.launch(*BASE, "--epochs", 2, "--save-steps", 40, workers=2,
+    out = trainer.launch(*BASE, "--epochs", 2, "--save-steps", 10, workers=2,
                          options=["--chief", "--evaluator",
                                   "--checkpoint-dir", folder]).stdout
     done = [line for line in out.splitlines() if "done steps" in line][0]
     last = [line for line in out.splitlines() if "evaluator: step" in line][-1]
-    assert "step 33 " in last  # 5000 rows, 3 replicas of 100, 2 epochs: 32
+    assert "step 32 " in last  # 5000 rows, 3 replicas of 100, 2 epochs
     assert f"{trainer.auc_of(done):.6f}" == f"{trainer.auc_of(last):.6f}"
 
 
@@ -316,6 +312,21 @@ def wait_for_line(process, words):
     raise AssertionError(f"ended without {words!r}")
 
 
+def children(process, name):
+    """Process ids of a launch's children that run `name`."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (entry / "stat").read_text()
+            command = (entry / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        parent = int(stat.rpartition(")")[2].split()[1])
+        if parent == process.pid and pathlib.Path(command[0]).name == name:
+            found.append(int(entry.name))
+    return sorted(found)
+
+
 LONG_RUN = ["--data", "synthetic:rows=20000", "--epochs", 100000,
             "--log-every", 10]
 
@@ -324,12 +335,7 @@ def test_dead_server_stops_the_workers_with_words():
     process = start_launch(*LONG_RUN)
     try:
         wait_for_line(process, "step 10 ")
-        found = subprocess.run(["ps", "-o", "pid,args", "--ppid",
-                                str(process.pid)], capture_output=True,
-                               text=True, check=False).stdout
-        victim = [line.split()[0] for line in found.splitlines()
-                  if "recpsd" in line][-1]
-        os.kill(int(victim), signal.SIGKILL)
+        os.kill(children(process, "recpsd")[-1], signal.SIGKILL)
         rest, _ = process.communicate(timeout=60)
         assert process.returncode != 0
         assert "RPS_E_UNREACHABLE" in rest or "stopped" in rest
@@ -338,14 +344,46 @@ def test_dead_server_stops_the_workers_with_words():
         process.wait()
 
 
-def test_sigterm_saves_and_ends_the_job(tmp_path):
-    process = start_launch(*LONG_RUN, options=["--checkpoint-dir", tmp_path])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_sigterm_at_the_chief_saves_and_ends_the_job(tmp_path, mode):
+    process = start_launch(*LONG_RUN, "--mode", mode,
+                           options=["--checkpoint-dir", tmp_path])
     try:
         wait_for_line(process, "step 10 ")
-        process.send_signal(signal.SIGTERM)
+        # children in the order of their start: worker 0 is the chief
+        os.kill(children(process, "recps-train")[0], signal.SIGTERM)
         rest, _ = process.communicate(timeout=60)
-        assert "saved step" in rest, rest
+        assert "saved step" in rest and "done steps" in rest, rest
+        assert process.returncode == 143
         assert len(list(tmp_path.glob("ckpt-*"))) == 1
     finally:
         process.kill()
         process.wait()
+
+
+def start_worker(server, index, *flags):
+    """One of two workers of a server, outside `recps launch`."""
+    config = {"cluster": {"ps": [f"127.0.0.1:{server.port}"],
+                          "worker": ["127.0.0.1:1", "127.0.0.1:2"]},
+              "task": {"type": "worker", "index": index}}
+    return subprocess.Popen(
+        [str(word) for word in (trainer.TRAIN, *flags)],
+        env=programs.environment(TF_CONFIG=json.dumps(config)),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_sigterm_at_a_worker_lets_the_others_go_on(recpsd):
+    flags = ["--data", "synthetic:rows=100000", "--log-every", 10]
+    chief = start_worker(recpsd, 0, *flags)
+    other = start_worker(recpsd, 1, *flags)
+    try:
+        wait_for_line(chief, "step 10 ")
+        other.send_signal(signal.SIGTERM)
+        assert other.wait(30) == 143
+        rest, _ = chief.communicate(timeout=60)
+        assert chief.returncode == 0 and "done steps 390 " in rest, rest
+        assert recpsd.wait() == 0
+    finally:
+        for process in (chief, other):
+            process.kill()
+            process.wait()
