@@ -97,10 +97,11 @@ static void
 commit(struct peer *peer, uint64_t step, const char *manifest)
 {
     const struct rps_header header = save_header(peer, step);
-    char *text = json_dumps(json_pack("{s:s, s:i, s:s}", "action", "commit",
-                                    "keep", 5, "manifest", manifest),
-            JSON_COMPACT);
+    json_t *object = json_pack("{s:s, s:i, s:s}", "action", "commit", "keep", 5,
+            "manifest", manifest);
+    char *text = json_dumps(object, JSON_COMPACT);
 
+    json_decref(object);
     ask(peer, &header, text, RPS_OK, NULL);
     free(text);
 }
