@@ -21,17 +21,19 @@ struct rps_batch {
 
 struct rps_batcher_options {
     uint64_t first_row;
-    uint64_t end_row;    /* 0: the end of the data */
-    size_t batch_rows;   /* of this replica */
+    uint64_t end_row;  /* 0: the end of the data */
+    size_t batch_rows; /* of this replica */
     uint32_t rank;
     uint32_t replicas;
-    uint64_t shuffle;    /* rows of the buffer; 0: file order */
+    uint64_t shuffle; /* rows of the buffer; 0: file order */
     uint64_t seed;
-    bool pad_last;       /* evaluation: the last batch is padded, not dropped */
+    bool pad_last; /* evaluation: the last batch is padded, not dropped */
 };
 
 struct rps_batcher;
 
+/** The dataset is borrowed; one batcher at a time walks through it: start()
+ * rewinds it. */
 rps_status rps_batcher_create(struct rps_batcher **batcher_out,
         struct rps_dataset *dataset, const struct rps_batcher_options *options,
         struct rps_error *error);
@@ -41,6 +43,10 @@ void rps_batcher_destroy(struct rps_batcher *batcher);
  * global batches of it. */
 rps_status rps_batcher_start(struct rps_batcher *batcher, uint64_t epoch,
         uint64_t skip, struct rps_error *error);
+
+/** Rows of [first_row, end_row) read so far in this epoch; after NOT_FOUND
+ * all of them, those of a dropped last batch included. */
+uint64_t rps_batcher_epoch_rows(const struct rps_batcher *batcher);
 
 /** Next batch of this rank; NOT_FOUND at the epoch's end. The batch's arrays
  * belong to the caller's struct and are reused. */

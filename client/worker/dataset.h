@@ -32,6 +32,10 @@ struct rps_row {
 struct rps_dataset_options {
     bool skip_bad_rows;
     bool little_demo; /* synthetic: data of the two-table example */
+    /* libfm, feasign: spec of the run's other input, or NULL. The fields are
+     * those of both, so that training and evaluation data agree. Borrowed
+     * for the call of open. */
+    const char *also;
 };
 
 /**
@@ -41,16 +45,20 @@ struct rps_dataset_options {
  *
  * Errors: INVAL (the spec, or a row: file, line and column named), IO.
  */
-rps_status rps_dataset_open(struct rps_dataset **dataset_out,
-        const char *spec, const struct rps_dataset_options *options,
-        struct rps_error *error);
+rps_status rps_dataset_open(struct rps_dataset **dataset_out, const char *spec,
+        const struct rps_dataset_options *options, struct rps_error *error);
 void rps_dataset_close(struct rps_dataset *dataset);
 
 struct rps_dataset_shape rps_dataset_shape_of(const struct rps_dataset *ds);
 
-/** NOT_FOUND at the end; INVAL names file, line and column. */
+/** NOT_FOUND at the end; INVAL names file, line and column; MISMATCH: two
+ * (field, token) pairs have one key (never skipped). */
 rps_status rps_dataset_next(struct rps_dataset *dataset, struct rps_row *row,
         struct rps_error *error);
+
+/** Leave out the next n rows, or all that are left. Made-up data jumps. */
+rps_status rps_dataset_skip(
+        struct rps_dataset *dataset, uint64_t n, struct rps_error *error);
 
 /** Back to row 0. */
 rps_status rps_dataset_rewind(

@@ -42,6 +42,8 @@ struct rps_report_end {
 
 rps_status rps_report_create(struct rps_report **report_out,
         const struct rps_report_options *options, struct rps_error *error);
+/** Training begins now: samples/s count from here (else from create). */
+void rps_report_start(struct rps_report *report);
 rps_status rps_report_step(struct rps_report *report,
         const struct rps_report_step *step, struct rps_error *error);
 /** Evaluation during or after training: a line and an AUC scalar. */

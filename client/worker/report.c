@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns standard output of a run and the JSON log; the event file is
+ * summary.c's. Everything is written a whole line at a time.
+ */
+#include "client/worker/report.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "client/worker/summary.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIVE_INTERVAL_MS 50u /* redraws of the live line */
+
+struct rps_report {
+    struct rps_report_options options;
+    char *json_path;
+    int json_fd; /* -1: no log */
+    struct rps_summary *summary;
+    bool live;       /* one line, redrawn, in place of lines */
+    bool line_drawn; /* the live line stands on the terminal */
+    uint64_t drawn_ms;
+    uint64_t start_ns;
+    uint64_t last_ns; /* of the last step */
+    uint64_t samples;
+    uint64_t first_step; /* of this run; 0: none yet */
+};
+
+static bool
+wants_live_line(void)
+{
+    const char *set = getenv("RECPS_PROGRESS");
+
+    if (set != NULL && set[0] != '\0') {
+        return strcmp(set, "0") != 0;
+    }
+    return isatty(STDOUT_FILENO) == 1;
+}
+
+static rps_status
+open_json(struct rps_report *report, struct rps_error *error)
+{
+    report->json_path = strdup(report->options.json_log);
+    if (report->json_path == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "report: no memory");
+    }
+    report->json_fd = open(report->json_path,
+            O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0640);
+    if (report->json_fd < 0) {
+        return rps_fail(error, RPS_E_IO, "--json-log: %s: %s",
+                report->json_path, strerror(errno));
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_report_create(struct rps_report **report_out,
+        const struct rps_report_options *options, struct rps_error *error)
+{
+    struct rps_report *report = calloc(1, sizeof(*report));
+    rps_status status = RPS_OK;
+
+    *report_out = NULL;
+    if (report == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "report: no memory");
+    }
+    report->options = *options;
+    report->json_fd = -1;
+    report->start_ns = rps_clock_ns();
+    report->last_ns = report->start_ns;
+    report->live = !options->quiet && wants_live_line();
+    if (!options->quiet && options->json_log != NULL) {
+        status = open_json(report, error);
+    }
+    if (status == RPS_OK && !options->quiet && options->summary_dir != NULL) {
+        status = rps_summary_create(
+                &report->summary, options->summary_dir, error);
+    }
+    if (status != RPS_OK) {
+        rps_report_destroy(report);
+        return status;
+    }
+    *report_out = report;
+    return RPS_OK;
+}
+
+void
+rps_report_start(struct rps_report *report)
+{
+    report->start_ns = rps_clock_ns();
+    report->last_ns = report->start_ns;
+    report->samples = 0;
+}
+
+double
+rps_report_samples_per_second(const struct rps_report *report)
+{
+    uint64_t ns = report->last_ns - report->start_ns;
+
+    return ns == 0 ? 0.0 : (double)report->samples * 1e9 / (double)ns;
+}
+
+static void
+clear_live_line(struct rps_report *report)
+{
+    if (report->line_drawn) {
+        fputs("\r\033[K", stdout);
+        report->line_drawn = false;
+    }
+}
+
+static void
+print_line(struct rps_report *report, const char *line)
+{
+    clear_live_line(report);
+    fprintf(stdout, "%s\n", line);
+    fflush(stdout);
+}
+
+void
+rps_report_note(struct rps_report *report, const char *line)
+{
+    if (!report->options.quiet) {
+        print_line(report, line);
+    }
+}
+
+/* A number as JSON has it: what is not finite is null. */
+static void
+add_number(struct rps_text *text, const char *name, bool there, double value)
+{
+    if (there && isfinite(value)) {
+        rps_text_add(text, ", \"%s\": %.9g", name, value);
+    } else {
+        rps_text_add(text, ", \"%s\": null", name);
+    }
+}
+
+/* Write and free. One write a line, so that a reader sees whole lines. */
+static rps_status
+write_json(struct rps_report *report, struct rps_text *text,
+        struct rps_error *error)
+{
+    rps_status status = RPS_OK;
+
+    rps_text_add(text, "}\n");
+    if (text->failed) {
+        status = rps_fail(error, RPS_E_NOMEM, "--json-log: no memory");
+    } else {
+        status = rps_fd_write_all(report->json_fd, text->bytes, text->length,
+                report->json_path, error);
+    }
+    rps_text_finish(text);
+    return status;
+}
+
+static void
+format_time_left(const struct rps_report *report, uint64_t step, char *text,
+        size_t bytes)
+{
+    uint64_t done = step - report->first_step + 1;
+    double seconds = (double)(report->last_ns - report->start_ns) * 1e-9;
+    uint64_t left;
+
+    if (report->options.steps_total < step) {
+        (void)snprintf(text, bytes, "-:--");
+        return;
+    }
+    left = (uint64_t)(seconds / (double)done *
+                      (double)(report->options.steps_total - step));
+    if (left >= 3600) {
+        (void)snprintf(text, bytes, "%" PRIu64 ":%02u:%02u", left / 3600,
+                (unsigned)(left / 60 % 60), (unsigned)(left % 60));
+    } else {
+        (void)snprintf(text, bytes, "%u:%02u", (unsigned)(left / 60),
+                (unsigned)(left % 60));
+    }
+}
+
+static void
+draw_live_line(struct rps_report *report, const struct rps_report_step *step)
+{
+    uint64_t now = rps_clock_ms();
+    char left[32];
+
+    if (now - report->drawn_ms < LIVE_INTERVAL_MS &&
+            step->step != report->options.steps_total) {
+        return;
+    }
+    report->drawn_ms = now;
+    format_time_left(report, step->step, left, sizeof(left));
+    fprintf(stdout, "\r\033[Kstep %" PRIu64, step->step);
+    if (report->options.steps_total > 0) {
+        fprintf(stdout, "/%" PRIu64, report->options.steps_total);
+    }
+    fprintf(stdout, "  loss %.6f  %.0f samples/s  %s left", step->loss,
+            rps_report_samples_per_second(report), left);
+    fflush(stdout);
+    report->line_drawn = true;
+}
+
+static void
+print_step(struct rps_report *report, const struct rps_report_step *step)
+{
+    fprintf(stdout, "step %" PRIu64 " loss %.9g samples/s %.9g\n", step->step,
+            step->loss, rps_report_samples_per_second(report));
+    fflush(stdout);
+}
+
+static rps_status
+log_step(struct rps_report *report, const struct rps_report_step *step,
+        struct rps_error *error)
+{
+    struct rps_text text = {0};
+
+    rps_text_add(&text, "{\"step\": %" PRIu64, step->step);
+    add_number(&text, "loss", true, step->loss);
+    add_number(&text, "sparse_lr", true, step->sparse_lr);
+    add_number(&text, "dense_lr", true, step->dense_lr);
+    return write_json(report, &text, error);
+}
+
+static rps_status
+summarize_step(struct rps_report *report, const struct rps_report_step *step,
+        struct rps_error *error)
+{
+    const struct rps_scalar scalars[] = {
+            {"loss", step->loss},
+            {"learning_rate/sparse", step->sparse_lr},
+            {"learning_rate/dense", step->dense_lr},
+            {"samples_per_second", rps_report_samples_per_second(report)},
+    };
+
+    return rps_summary_add(report->summary, step->step, scalars,
+            sizeof(scalars) / sizeof(scalars[0]), error);
+}
+
+rps_status
+rps_report_step(struct rps_report *report, const struct rps_report_step *step,
+        struct rps_error *error)
+{
+    uint64_t every = report->options.log_every;
+    rps_status status = RPS_OK;
+
+    report->last_ns = rps_clock_ns();
+    report->samples += step->samples;
+    if (report->first_step == 0) {
+        report->first_step = step->step;
+    }
+    if (report->options.quiet || (every > 1 && step->step % every != 0)) {
+        return RPS_OK;
+    }
+    if (report->live) {
+        draw_live_line(report, step);
+    } else {
+        print_step(report, step);
+    }
+    if (report->json_fd >= 0) {
+        status = log_step(report, step, error);
+    }
+    if (status == RPS_OK && report->summary != NULL) {
+        status = summarize_step(report, step, error);
+    }
+    return status;
+}
+
+/* " auc 0.7 log_loss 0.5", or what there is of it. */
+static void
+add_result(struct rps_text *text, const struct rps_report_end *result)
+{
+    if (result->has_auc) {
+        rps_text_add(text, " auc %.9g", result->auc);
+    }
+    if (result->has_log_loss) {
+        rps_text_add(text, " log_loss %.9g", result->log_loss);
+    }
+}
+
+/* Print and free. */
+static void
+print_text(struct rps_report *report, struct rps_text *text)
+{
+    if (!text->failed) {
+        print_line(report, text->bytes);
+    }
+    rps_text_finish(text);
+}
+
+rps_status
+rps_report_eval(struct rps_report *report, uint64_t step,
+        const struct rps_report_end *result, struct rps_error *error)
+{
+    struct rps_scalar scalars[2];
+    struct rps_text text = {0};
+    size_t count = 0;
+
+    if (report->options.quiet) {
+        return RPS_OK;
+    }
+    rps_text_add(&text, "evaluation step %" PRIu64, step);
+    add_result(&text, result);
+    print_text(report, &text);
+    if (result->has_auc) {
+        scalars[count++] = (struct rps_scalar){"auc", result->auc};
+    }
+    if (result->has_log_loss) {
+        scalars[count++] = (struct rps_scalar){"log_loss", result->log_loss};
+    }
+    return report->summary == NULL || count == 0
+                   ? RPS_OK
+                   : rps_summary_add(
+                             report->summary, step, scalars, count, error);
+}
+
+static rps_status
+log_done(struct rps_report *report, const struct rps_report_end *end,
+        struct rps_error *error)
+{
+    struct rps_text text = {0};
+
+    rps_text_add(&text, "{\"event\": \"done\"");
+    add_number(&text, "auc", end->has_auc, end->auc);
+    add_number(&text, "log_loss", end->has_log_loss, end->log_loss);
+    add_number(&text, "final_loss", end->has_final_loss, end->final_loss);
+    rps_text_add(&text, ", \"steps\": %" PRIu64, end->steps);
+    add_number(&text, "samples_per_second", end->samples_per_second > 0.0,
+            end->samples_per_second);
+    return write_json(report, &text, error);
+}
+
+static rps_status
+close_json(struct rps_report *report, struct rps_error *error)
+{
+    int fd = report->json_fd;
+
+    report->json_fd = -1;
+    if (fd >= 0 && close(fd) != 0) {
+        return rps_fail(error, RPS_E_IO, "--json-log: %s: %s",
+                report->json_path, strerror(errno));
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_report_done(struct rps_report *report, const struct rps_report_end *end,
+        struct rps_error *error)
+{
+    struct rps_summary *summary = report->summary;
+    struct rps_text text = {0};
+    rps_status status = RPS_OK;
+    rps_status closed;
+
+    if (report->options.quiet) {
+        return RPS_OK;
+    }
+    rps_text_add(&text, "done steps %" PRIu64, end->steps);
+    add_result(&text, end);
+    if (end->has_final_loss) {
+        rps_text_add(&text, " final_loss %.9g", end->final_loss);
+    }
+    if (end->samples_per_second > 0.0) {
+        rps_text_add(&text, " samples/s %.9g", end->samples_per_second);
+    }
+    print_text(report, &text);
+    if (report->json_fd >= 0) {
+        status = log_done(report, end, error);
+    }
+    closed = close_json(report, status == RPS_OK ? error : NULL);
+    status = status == RPS_OK ? closed : status;
+    report->summary = NULL;
+    closed = rps_summary_close(summary, status == RPS_OK ? error : NULL);
+    return status == RPS_OK ? closed : status;
+}
+
+void
+rps_report_destroy(struct rps_report *report)
+{
+    if (report == NULL) {
+        return;
+    }
+    clear_live_line(report);
+    (void)fflush(stdout);
+    (void)close_json(report, NULL);
+    (void)rps_summary_close(report->summary, NULL);
+    free(report->json_path);
+    free(report);
+}
