@@ -27,7 +27,10 @@ struct rps_service_options {
     uint64_t job_seed;
     uint64_t fingerprint;       /* of the cluster; a mismatch only warns */
     const char *checkpoint_dir; /* NULL: no SAVE, no RESTORE of a step */
-    uint64_t step_bytes_max;    /* of one replica's contribution */
+    /** Go on with a folder that can be read but not written, as an
+     * evaluator's may be: RESTORE works, SAVE fails. Else create fails. */
+    bool checkpoint_read_only_ok;
+    uint64_t step_bytes_max; /* of one replica's contribution */
     uint32_t step_timeout_ms;
     /** One line for the log; may be NULL. Any thread. */
     void (*event)(
