@@ -249,10 +249,16 @@ REFUSED = {
     "restore_without_folder": (["--restore"], 64, "no checkpoint_dir"),
     "unknown_flag": (["--batchsize", 5], 64, "--batchsize"),
     "too_few_rows": (["--train-rows", 50], 65, "fewer than one global batch"),
-    "too_many_train_rows": (["--train-rows", 6001], 65, "6000 rows only"),
+    "too_many_train_rows": (["--train-rows", 6001], 64, "6000 rows only"),
     "init_without_folder": (["--init-from", "/nope"], 66, "/nope/"),
     "two_tests": (["--eval-data", SYNTHETIC], 64, "give one of them"),
 }
+
+
+def test_little_demo_refuses_what_is_not_its_own():
+    done = trainer.train("--model", "little_demo", "--data",
+                         "synthetic:rows=500,dense=3", code=64)
+    assert "dense" in done.stderr
 
 
 @pytest.mark.parametrize("case", REFUSED)

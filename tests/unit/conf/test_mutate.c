@@ -11,6 +11,8 @@
 #include "tests/unit/suite.h"
 
 #include <dirent.h>
+#include <jansson.h>
+#include <stdbool.h>
 
 #define SEEDS_MAX     64u
 #define MUTATIONS_MAX 400u
@@ -130,6 +132,40 @@ START_TEST(a_damaged_sample_gets_a_verdict)
 }
 END_TEST
 
+/* jansson's mallocs until one fails; SIZE_MAX: none does. */
+static size_t mallocs_left = SIZE_MAX;
+
+static void *
+malloc_or_fail(size_t bytes)
+{
+    if (mallocs_left == 0) {
+        return NULL;
+    }
+    mallocs_left--;
+    return malloc(bytes);
+}
+
+START_TEST(a_failed_malloc_of_json_is_no_crash)
+{
+    bool ended = false;
+
+    json_set_alloc_funcs(malloc_or_fail, free);
+    for (size_t allowed = 0; !ended && allowed < 2000; allowed++) {
+        struct resolved resolved;
+        mallocs_left = allowed;
+        resolved = resolve(own_seeds[0]);
+        ended = resolved.status == RPS_OK;
+        /* jansson's lexer takes its failed malloc for a bad token */
+        ck_assert(ended || resolved.status == RPS_E_NOMEM ||
+                  strcmp(resolved.error.code, "E_JSON") == 0);
+        finish(&resolved);
+    }
+    ck_assert(ended);
+    ck_assert_uint_eq(mallocs_left, 0);
+    json_set_alloc_funcs(malloc, free);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -141,6 +177,7 @@ main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, every_beginning_of_a_sample_gets_a_verdict);
     tcase_add_test(tcase, a_damaged_sample_gets_a_verdict);
+    tcase_add_test(tcase, a_failed_malloc_of_json_is_no_crash);
     suite_add_tcase(suite, tcase);
     result = run_suite(suite);
     for (size_t i = 0; i < seed_count; i++) {
