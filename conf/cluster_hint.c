@@ -67,6 +67,9 @@ hint_of_start(const char *text, size_t length)
     if (text[at] == '@') {
         return "a file is named by --tf-config @FILE or TF_CONFIG_FILE";
     }
+    if (text[at] == '/' || text[at] == '#') {
+        return "JSON has no comments";
+    }
     if (text[at] != '{' && text[at] != '[') {
         return "must start with {; YAML and name=value are not read";
     }
@@ -80,8 +83,8 @@ is_python(const char *text, size_t length, const json_error_t *at)
     const size_t after = open == NULL ? length : (size_t)(open - text) + 1;
     const char first = next_byte(text, length, after);
 
-    return first == '\'' || is_near(at, "'") || is_near(at, "True") ||
-           is_near(at, "False") || is_near(at, "None");
+    return first == '\'' || is_near(at, "u'") || is_near(at, "'") ||
+           is_near(at, "True") || is_near(at, "False") || is_near(at, "None");
 }
 
 const char *
@@ -114,8 +117,15 @@ rps_json_hint(const char *text, size_t length, const json_error_t *at)
             previous_byte(text, read - 1) == ',') {
         return "trailing comma";
     }
-    if (is_near(at, "NaN") || is_near(at, "Inf") || is_near(at, "-")) {
+    if (token == ',' && previous_byte(text, read - 1) == ',') {
+        return "two commas";
+    }
+    if (is_near(at, "NaN") || is_near(at, "Inf") ||
+            (token == '-' && read < length && text[read] == 'I')) {
         return "NaN and Infinity are no JSON numbers";
+    }
+    if (strncmp(at->text, "unexpected newline", 18) == 0) {
+        return "a line break inside a text";
     }
     if (token == '/' || token == '#') {
         return "JSON has no comments";

@@ -111,8 +111,7 @@ void rps_roles_finish(struct rps_resolver *resolver);
 /* cluster_task.c */
 
 /** Read task and the flags that stand for it. */
-rps_status rps_task_read(
-        const struct rps_resolver *resolver, struct rps_task *task);
+rps_status rps_task_read(struct rps_resolver *resolver, struct rps_task *task);
 
 /** Is this task a member of the cluster that was read? */
 rps_status rps_task_check(

@@ -106,12 +106,14 @@ parse(const char *text, size_t length, json_t **root_out,
         rps_cluster_error *error)
 {
     rps_status status = RPS_OK;
-    json_error_t at;
+    json_error_t at = {.line = -1};
     json_t *root = json_loadb(
             text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &at);
 
-    if (root == NULL && json_error_code(&at) == json_error_out_of_memory) {
-        return RPS_E_NOMEM;
+    if (root == NULL &&
+            (at.text[0] == '\0' ||
+                    json_error_code(&at) == json_error_out_of_memory)) {
+        return RPS_E_NOMEM; /* jansson is silent about its own mallocs */
     }
     if (root == NULL && json_error_code(&at) == json_error_duplicate_key) {
         return refuse_twice(&at, error);

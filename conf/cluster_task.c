@@ -105,7 +105,7 @@ read_index(struct rps_task *task, const json_t *value, rps_cluster_error *error)
 }
 
 static rps_status
-read_auto(struct rps_task *task, rps_cluster_error *error)
+read_auto(struct rps_resolver *resolver, struct rps_task *task)
 {
     char host[256] = "";
     const char *source = NULL;
@@ -114,12 +114,14 @@ read_auto(struct rps_task *task, rps_cluster_error *error)
         host[0] = '\0';
     }
     if (!rps_task_index_auto(host, &task->index, &source)) {
-        return rps_cluster_refuse(error, "E_INDEX",
+        return rps_cluster_refuse(resolver->error, "E_INDEX",
                 "--task-index: auto finds no index: the host name \"%s\" does "
                 "not end in -NUMBER, and JOB_COMPLETION_INDEX, VC_TASK_INDEX, "
                 "VK_TASK_INDEX and SLURM_PROCID are not set",
                 host);
     }
+    rps_cluster_note(resolver, "task index %llu is taken from %s",
+            (unsigned long long)task->index, source);
     task->index_given = true;
     return RPS_OK;
 }
@@ -162,7 +164,7 @@ find_type(const struct rps_resolver *resolver, struct rps_task *task,
 }
 
 rps_status
-rps_task_read(const struct rps_resolver *resolver, struct rps_task *task)
+rps_task_read(struct rps_resolver *resolver, struct rps_task *task)
 {
     const json_t *object = json_object_get(resolver->root, "task");
     const char *flag = resolver->options->task_index;
@@ -180,7 +182,7 @@ rps_task_read(const struct rps_resolver *resolver, struct rps_task *task)
     }
     index = json_object_get(object, "index");
     if (flag != NULL && strcmp(flag, "auto") == 0) {
-        return read_auto(task, resolver->error);
+        return read_auto(resolver, task);
     }
     if (flag != NULL) {
         return read_index_text(task, "--task-index", flag, resolver->error);

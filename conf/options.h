@@ -125,8 +125,10 @@ bool rps_option_given(const struct rps_options *options, const char *name);
  * --help, --version to stdout) and is an exit code:
  * -1: go on; 0: --help or --version was answered; 64: bad option; 78:
  * TF_CONFIG or "recps" object refused. With check_config set, 78's verdict
- * was printed as --check-config asks.
+ * was printed as --check-config asks. Where it goes on, the log is set up
+ * (level, format) and cluster.notes are logged.
  *
+ * usage: "usage: PROGRAM ..." or what stands behind that.
  * stop_at_operand: the first argument that is no flag ends the flags (recps,
  * recps-bench: it is the subcommand). Otherwise an operand is refused.
  */

@@ -41,7 +41,7 @@ print_row(const struct rps_option_def *def)
             type_words[def->type]);
     print_allowed(def);
     (void)printf(" | %s%s%s | %s | ", def->value[0] == '\0' ? "" : "`",
-            def->value[0] == '\0' ? "none" : def->value,
+            def->value[0] == '\0' ? "empty" : def->value,
             def->value[0] == '\0' ? "" : "`",
             rps_scope_str(def->scope, programs));
     print_cell(def->help);
@@ -80,7 +80,8 @@ print_document(void)
             "An unknown flag or a wrong value of a flag or\nvariable ends the "
             "program with 64; one of the `recps` object with 78 (E_OPTION). "
             "An unknown `RECPS_`\nvariable is warned of (`RECPS_TEST_...` and "
-            "`RECPS_BUILD...` belong to the build). All programs of a\njob "
+            "`RECPS_BUILD...` belong to the build, `RECPS_PROGRESS` to `recps "
+            "launch`). All programs of a\njob "
             "share one `recps` object: each takes its own options and skips "
             "the others'.\n`conf/examples/recpsd.json` has every option with "
             "its default.\n\n"

@@ -72,7 +72,7 @@ print_option(FILE *out, const struct rps_option_def *def)
     char head[RPS_OPTION_NAME_MAX + 16];
     char text[RPS_OPTION_WHY_MAX];
     const bool choice = def->type == RPS_OPTION_CHOICE;
-    const char *blank = def->value[0] == '\0' ? "none" : def->value;
+    const char *blank = def->value[0] == '\0' ? "empty" : def->value;
     const bool unit = def->unit[0] != '\0' && def->value[0] != '\0' &&
                       def->type != RPS_OPTION_BYTES &&
                       def->type != RPS_OPTION_STRING;
