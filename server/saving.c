@@ -27,9 +27,11 @@ checkpoint_id(const struct rps_service *service, const struct rps_task *task)
 
 /* What this cut holds is what COMMIT will have saved. */
 static void
-mark_prepared(struct rps_service *service)
+mark_prepared(struct rps_service *service, const struct rps_task *task)
 {
     pthread_mutex_lock(&service->lock);
+    service->preparing = true;
+    service->preparing_client = task->client;
     for (size_t i = 0; i < service->change_count; i++) {
         service->changes[i].prepared = service->changes[i].updates;
     }
@@ -76,7 +78,7 @@ run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
                 &id, service->store, lanes, lane_count, &part, error);
     }
     if (status == RPS_OK) {
-        mark_prepared(service);
+        mark_prepared(service, task);
     }
     pthread_rwlock_unlock(&service->state_lock);
     free(lanes);
@@ -104,12 +106,29 @@ mark_saved(struct rps_service *service, struct rps_task *task)
 static void
 release_held(struct rps_service *service, struct rps_task *task)
 {
-    if (service->job == NULL) {
-        return;
-    }
     pthread_mutex_lock(&service->lock);
-    rps_job_saved_locked(service->job, task->step, &task->answers);
+    service->preparing = false;
+    if (service->job != NULL) {
+        rps_job_saved_locked(service->job, task->step, &task->answers);
+    }
     pthread_mutex_unlock(&service->lock);
+}
+
+/* Another client is between its PREPARE and its COMMIT or ABORT. */
+static bool
+is_preparing_elsewhere(struct rps_service *service, uint64_t client)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&service->lock);
+    for (struct rps_session *at = service->sessions;
+            at != NULL && service->preparing &&
+            service->preparing_client != client;
+            at = at->next) {
+        found = found || at->client == service->preparing_client;
+    }
+    pthread_mutex_unlock(&service->lock);
+    return found;
 }
 
 static rps_status
@@ -206,6 +225,13 @@ plan_save(struct rps_request *request, const json_t *object, const char *action,
                 "SAVE: PS %" PRIu32 " has no checkpoint_dir; set"
                 " --checkpoint-dir, the same for the whole job",
                 request->service->options.ps_index);
+    }
+    if (strcmp(action, "prepare") == 0 &&
+            is_preparing_elsewhere(
+                    request->service, request->session->client)) {
+        return rps_fail(&request->error, RPS_E_RETRY_LATER,
+                "SAVE prepare: another client has prepared a checkpoint and"
+                " neither committed nor aborted it yet");
     }
     task->step = header->step;
     task->epoch = header->epoch;
