@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#define ROWS_MAX UINT32_MAX /* row numbers are u32, 0 is none */
+#define ROWS_MAX (UINT32_MAX - 1u) /* numbers are u32, 0 is none */
 
 bool
 rps_shard_init(struct rps_shard *shard, size_t row_floats, uint64_t job_seed)

@@ -245,7 +245,7 @@ all_at_barrier(const struct rps_job *job)
     return true;
 }
 
-/* The barrier is over: everybody held at it goes on. */
+/* The barrier is over: the others, held at it, go on. */
 static void
 open_barrier_locked(struct rps_job *job, struct rps_answers *answers)
 {
@@ -254,7 +254,7 @@ open_barrier_locked(struct rps_job *job, struct rps_answers *answers)
     }
     job->save_step = 0;
     job->save_ready = false;
-    for (uint32_t rank = 0; rank < job->terms.replica_count; rank++) {
+    for (uint32_t rank = 1; rank < job->terms.replica_count; rank++) {
         struct rps_replica *member = &job->members[rank];
 
         if (member->waiting != NULL && !member->left) {
@@ -280,6 +280,20 @@ name_barrier(const struct rps_job *job)
     return step;
 }
 
+/* All are at the barrier: the chief saves while the others are held. */
+static void
+begin_save_locked(struct rps_job *job, struct rps_answers *answers)
+{
+    const struct rps_replica *chief = &job->members[0];
+
+    if (job->save_step != 0 && chief->waiting != NULL && !chief->left &&
+            all_at_barrier(job)) {
+        job->save_ready = true;
+        answer_own_locked(
+                job, answers, 0, chief->wishes | RPS_WISH_SAVE, job->save_step);
+    }
+}
+
 static void
 advance_async_locked(
         struct rps_job *job, struct rps_answers *answers, uint32_t rank)
@@ -287,33 +301,21 @@ advance_async_locked(
     struct rps_replica *member = &job->members[rank];
     bool leaves = (member->wishes & RPS_WISH_LEAVE) != 0;
 
-    if (rank == 0 && (leaves || job->save_ready)) {
+    member->left = member->left || leaves;
+    if (rank == 0 && (leaves || member->ended > job->save_step)) {
         /* it saves at the end, or went on without COMMIT and ABORT */
-        member->left = leaves;
-        if (member->ended > job->save_step || leaves) {
-            open_barrier_locked(job, answers);
-        }
+        open_barrier_locked(job, answers);
     }
-    member->left = leaves;
     if (rank == 0 && !leaves && (member->wishes & RPS_WISH_SAVE) != 0 &&
             job->save_step == 0) {
         job->save_step = name_barrier(job);
     }
-    if (member->waiting != NULL && !(leaves && rank == 0)) {
-        bool held = !leaves && job->save_step != 0 &&
-                    member->ended >= job->save_step;
-
-        if (!held) {
-            answer_own_locked(job, answers, rank,
-                    member->wishes & ~RPS_WISH_SAVE, job->save_step);
-        }
+    if (member->waiting != NULL && !(leaves && rank == 0) &&
+            (leaves || job->save_step == 0 || member->ended < job->save_step)) {
+        answer_own_locked(job, answers, rank, member->wishes & ~RPS_WISH_SAVE,
+                job->save_step);
     }
-    if (job->save_step != 0 && !job->save_ready && all_at_barrier(job) &&
-            job->members[0].waiting != NULL) {
-        job->save_ready = true;
-        answer_own_locked(job, answers, 0,
-                job->members[0].wishes | RPS_WISH_SAVE, job->save_step);
-    }
+    begin_save_locked(job, answers);
     end_chief_locked(job, answers);
 }
 
@@ -404,29 +406,50 @@ check_member_locked(struct rps_request *request, struct rps_job *job)
     return RPS_OK;
 }
 
+/* sync: the next step, or again the one that was ended last. */
+static rps_status
+check_sync_step_locked(
+        struct rps_request *request, struct rps_job *job, uint64_t step)
+{
+    uint32_t rank = request->session->rank;
+    const struct rps_replica *member = &job->members[rank];
+
+    if (step > job->decided + 1) {
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "STEP_END of step %" PRIu64 ", but step %" PRIu64
+                " has no decision yet",
+                step, step - 1);
+    }
+    if (step <= job->decided && step != job->last.step &&
+            !(rank == 0 && member->left)) {
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "STEP_END of step %" PRIu64
+                ": its decision is over; the newest is of step %" PRIu64,
+                step, job->decided);
+    }
+    return RPS_OK;
+}
+
 static rps_status
 check_step_locked(
         struct rps_request *request, struct rps_job *job, uint64_t step)
 {
-    const struct rps_replica *member = &job->members[request->session->rank];
+    uint32_t rank = request->session->rank;
+    const struct rps_replica *member = &job->members[rank];
 
     if (member->left && step > member->ended) {
         return rps_fail(&request->error, RPS_E_INVAL,
                 "STEP_END of step %" PRIu64 ": rank %" PRIu32
                 " left after step %" PRIu64,
-                step, request->session->rank, member->ended);
+                step, rank, member->ended);
     }
-    if (step < member->ended || (is_sync(job) && step != job->decided + 1 &&
-                                        step != member->ended)) {
+    if (step < member->ended || step <= job->begin_step) {
         return rps_fail(&request->error, RPS_E_INVAL,
                 "STEP_END of step %" PRIu64 ": rank %" PRIu32
-                " ended step %" PRIu64 " last%s",
-                step, request->session->rank, member->ended,
-                is_sync(job) && step > member->ended
-                        ? ", and the step before this has no decision"
-                        : "");
+                " has ended step %" PRIu64,
+                step, rank, member->ended);
     }
-    return RPS_OK;
+    return is_sync(job) ? check_sync_step_locked(request, job, step) : RPS_OK;
 }
 
 /* The chief grants what was wished here. */
@@ -450,7 +473,7 @@ end_step_locked(struct rps_request *request, struct rps_job *job,
 {
     uint32_t rank = request->session->rank;
     struct rps_replica *member = &job->members[rank];
-    bool again = ending->step == member->ended && member->ended != 0;
+    bool decided = is_sync(job) && ending->step <= job->decided;
     struct rps_parked *parked;
 
     if (member->waiting != NULL) {
@@ -467,8 +490,7 @@ end_step_locked(struct rps_request *request, struct rps_job *job,
     if (rank == 0) {
         grant_wishes_locked(job, ending->wishes);
     }
-    if (is_sync(job) && again && ending->step <= job->decided &&
-            !(rank == 0 && member->left)) {
+    if (decided && !(rank == 0 && member->left)) { /* asked again */
         answer_decision_locked(job, &request->answers, parked, &job->last);
         member->waiting = NULL;
         return RPS_OK;

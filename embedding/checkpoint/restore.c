@@ -251,16 +251,35 @@ restore_all(struct restore *r, const char *path, struct rps_error *error)
 }
 
 /* Lanes are connections to one PS of so many: with another number of PS
- * there are other lanes, and none is taken over. */
+ * there are other lanes, and none is taken over. All are read, so that
+ * damage is found by whoever restores. */
 static rps_status
 restore_lanes(const struct restore *r, struct rps_lane_record **lanes_out,
         size_t *count_out, struct rps_error *error)
 {
-    if (r->how->parts != r->manifest.part_count) {
-        return RPS_OK;
+    bool same = r->how->parts == r->manifest.part_count;
+
+    for (uint32_t i = 0; i < r->manifest.part_count; i++) {
+        struct rps_lane_record *lanes = NULL;
+        size_t count = 0;
+        rps_status status;
+
+        if (r->parts[i].root == NULL) {
+            continue;
+        }
+        status = rps_ckpt_scan_lanes(
+                &r->folder, &r->parts[i], &lanes, &count, error);
+        if (status != RPS_OK) {
+            return status;
+        }
+        if (same && i == r->how->part) {
+            *lanes_out = lanes;
+            *count_out = count;
+        } else {
+            free(lanes);
+        }
     }
-    return rps_ckpt_scan_lanes(
-            &r->folder, &r->parts[r->how->part], lanes_out, count_out, error);
+    return RPS_OK;
 }
 
 static void
@@ -300,6 +319,9 @@ rps_checkpoint_restore(const struct rps_restore *restore,
         *manifest_out = json_incref(r.manifest.root);
     } else {
         rps_store_clear(store);
+        free(*lanes_out);
+        *lanes_out = NULL;
+        *lane_count_out = 0;
     }
     finish(&r);
     free(path);

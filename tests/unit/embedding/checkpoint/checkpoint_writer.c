@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A PS without a network, for tests/integration/test_checkpoint_numpy.py,
+ * which plays the chief:
+ *
+ *   checkpoint_writer prepare DIR STEP PART PARTS > answer.json
+ *   checkpoint_writer commit DIR STEP PART PARTS < manifest.json
+ *   checkpoint_writer verify DIR > digest
+ *
+ * Table "emb" (adagrad, dim 4) has keys 0..999 and 2^64 - 1000 .. 2^64 - 1:
+ * row = (key mod 1000) + column / 4, accumulator = row + 0.5, uses = key mod
+ * 256, last = key mod 2^24. Table "empty" (adam, dim 3) has none.
+ */
+#include "base/hash.h"
+#include "base/text.h"
+#include "embedding/checkpoint/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIM       4u
+#define KEY_COUNT 1000u
+#define TEXT_MAX  (1u << 20)
+
+static rps_status
+put_row(struct rps_table *table, uint64_t key)
+{
+    float row[DIM];
+    float slots[DIM];
+    const uint32_t meta = (uint32_t)(key & 0xff) << 24 | (key & 0xffffff);
+
+    for (uint32_t i = 0; i < DIM; i++) {
+        row[i] = (float)(key % 1000) + (float)i / DIM;
+        slots[i] = row[i] + 0.5f;
+    }
+    return rps_table_assign(table, 1, &key, row, slots, &meta, NULL);
+}
+
+static rps_status
+fill(struct rps_store *store, const struct rps_checkpoint_id *id,
+        struct rps_error *error)
+{
+    rps_table_spec spec;
+    struct rps_table *table = NULL;
+    rps_status status;
+
+    rps_table_spec_init(&spec, "empty", 3, RPS_OPTIMIZER_ADAM);
+    status = rps_store_open_table(store, &spec, &table, error);
+    if (status != RPS_OK) {
+        return status;
+    }
+    rps_table_spec_init(&spec, "emb", DIM, RPS_OPTIMIZER_ADAGRAD);
+    status = rps_store_open_table(store, &spec, &table, error);
+    for (uint64_t i = 0; i < 2 * KEY_COUNT && status == RPS_OK; i++) {
+        const uint64_t key = i < KEY_COUNT ? i : UINT64_MAX - (i - KEY_COUNT);
+        const uint64_t slot =
+                rps_hash_slot(rps_key_hash(key, rps_store_job_seed(store)));
+
+        if (slot * id->parts / RPS_SLOT_COUNT == id->part) {
+            status = put_row(table, key);
+        }
+    }
+    return status;
+}
+
+static rps_status
+prepare(const struct rps_checkpoint_id *id, struct rps_error *error)
+{
+    const struct rps_lane_record lanes[] = {
+            {17, 1, RPS_OK, 5}, {UINT64_MAX, 2, RPS_E_MISMATCH, 6}};
+    struct rps_store *store = NULL;
+    json_t *answer = NULL;
+    rps_status status = rps_store_create(&store, 0);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    status = fill(store, id, error);
+    if (status == RPS_OK) {
+        status = rps_checkpoint_prepare(id, store, lanes, 2, &answer, error);
+    }
+    if (status == RPS_OK) {
+        json_dumpf(answer, stdout, JSON_SORT_KEYS);
+    }
+    json_decref(answer);
+    rps_store_destroy(store);
+    return status;
+}
+
+static rps_status
+commit(const struct rps_checkpoint_id *id, struct rps_error *error)
+{
+    char *text = malloc(TEXT_MAX);
+    size_t n;
+    rps_status status;
+
+    if (text == NULL) {
+        return RPS_E_NOMEM;
+    }
+    n = fread(text, 1, TEXT_MAX, stdin);
+    status = rps_checkpoint_commit(id, text, n, 0, error);
+    free(text);
+    return status;
+}
+
+static rps_status
+verify(const char *path, struct rps_error *error)
+{
+    struct rps_checkpoint_report report;
+    char hex[RPS_DIGEST_HEX_BYTES];
+    rps_status status = rps_checkpoint_verify(path, NULL, NULL, &report, error);
+
+    if (status == RPS_OK) {
+        printf("%s\n", rps_digest_hex(report.digest, hex));
+    }
+    rps_checkpoint_report_finish(&report);
+    return status;
+}
+
+int
+main(int argc, char **argv)
+{
+    struct rps_error error = {""};
+    struct rps_checkpoint_id id = {.epoch = 1};
+    uint64_t numbers[3] = {0, 0, 1};
+    rps_status status = RPS_E_INVAL;
+
+    if (argc < 3) {
+        return 2;
+    }
+    for (int i = 3; i < argc && i < 6; i++) {
+        if (!rps_parse_u64(argv[i], &numbers[i - 3])) {
+            return 2;
+        }
+    }
+    id.dir = argv[2];
+    id.step = numbers[0];
+    id.part = (uint32_t)numbers[1];
+    id.parts = (uint32_t)numbers[2];
+    if (strcmp(argv[1], "prepare") == 0) {
+        status = prepare(&id, &error);
+    } else if (strcmp(argv[1], "commit") == 0) {
+        status = commit(&id, &error);
+    } else if (strcmp(argv[1], "verify") == 0) {
+        status = verify(argv[2], &error);
+    }
+    if (status != RPS_OK) {
+        fprintf(stderr, "%s: %s\n", rps_status_str(status), error.text);
+    }
+    return status == RPS_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}

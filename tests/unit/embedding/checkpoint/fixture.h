@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job of a few PS without a network: stores filled with rows that follow
+ * from their keys, saved in two phases by a chief that is a function.
+ */
+#ifndef TESTS_CHECKPOINT_FIXTURE_H
+#define TESTS_CHECKPOINT_FIXTURE_H
+
+#include "embedding/checkpoint/checkpoint.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PARTS_MAX 8u
+#define JOB_SEED  77u
+
+struct job {
+    char dir[PARTS_MAX][256]; /* [part]: all the same, or one each */
+    uint32_t parts;
+    uint32_t epoch;
+    struct rps_store *stores[PARTS_MAX];
+};
+
+/** A new folder below TMPDIR, removed by folder_remove(). */
+void folder_make(char path[256]);
+void folder_remove(const char *path);
+
+/**
+ * Empty stores of n PS; dirs[n], or one for all. Tables: "emb" (adagrad),
+ * "lazy" (adam), "plain" (sgd), "empty", "wide" (3 MiB a part and more),
+ * "w" (dense). fill() writes their rows.
+ */
+void job_make(struct job *job, const char *dir, uint32_t parts);
+void job_fill(struct job *job);
+void job_finish(struct job *job);
+
+struct rps_checkpoint_id job_id(
+        const struct job *job, uint64_t step, uint32_t part);
+bool owns(const struct job *job, uint32_t part, uint64_t hash);
+
+/** PREPARE at every PS and the manifest that a chief makes of it; free(). */
+char *job_prepare(const struct job *job, uint64_t step);
+rps_status job_commit(const struct job *job, uint64_t step, uint32_t keep,
+        const char *manifest, struct rps_error *error);
+void job_save(const struct job *job, uint64_t step, uint32_t keep);
+
+/** RESTORE at one PS; its store must be empty. */
+rps_status job_restore_part(
+        struct job *job, uint64_t step, uint32_t part, struct rps_error *error);
+/** At every PS; fails the test if one fails. */
+void job_restore(struct job *job, uint64_t step);
+
+/** Every row is the one that job_fill() wrote, and none is missing. */
+void job_check_rows(const struct job *job);
+
+/** Sum over the PS of a table's digests. */
+struct rps_digest job_digest(const struct job *job, const char *table);
+
+#endif /* TESTS_CHECKPOINT_FIXTURE_H */

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each optimizer against a model in double that applies the formulas of
+ * docs/TABLE.md to one number at a time, over many steps with duplicates.
+ */
+#include "tests/unit/embedding/fixture.h"
+
+#define DIM    5u
+#define KEYS   7u
+#define BATCH  12u /* more than KEYS: each batch has duplicates */
+#define STEPS  300u
+#define FLOATS (KEYS * DIM)
+#define WITHIN 2e-6 /* of weights near 0.05 after 300 float32 steps */
+
+/* The model of one table: weights and slots of every key, in double. */
+struct model {
+    double w[FLOATS];
+    double s0[FLOATS];
+    double s1[FLOATS];
+};
+
+typedef void step_fn(struct model *model, size_t at, double g, uint64_t t);
+
+static void
+sgd_model(struct model *model, size_t at, double g, uint64_t t)
+{
+    model->w[at] -= 0.01 * g;
+}
+
+static void
+adagrad_model(struct model *model, size_t at, double g, uint64_t t)
+{
+    model->s0[at] += g * g;
+    model->w[at] -= 0.02 * g / sqrt(model->s0[at]);
+}
+
+static void
+adam_model(struct model *model, size_t at, double g, uint64_t t)
+{
+    const double rest1 = 1.0 - pow(0.9, (double)t);
+    const double rest2 = 1.0 - pow(0.999, (double)t);
+
+    model->s0[at] = 0.9 * model->s0[at] + 0.1 * g;
+    model->s1[at] = 0.999 * model->s1[at] + 0.001 * g * g;
+    model->w[at] -= 0.001 * (model->s0[at] / rest1) /
+                    (sqrt(model->s1[at] / rest2) + 1e-8);
+}
+
+/* Sum the duplicates in double, step each key that occurs once. */
+static void
+model_push(struct model *model, step_fn *step, uint64_t t, const uint64_t *keys,
+        const float *gradients)
+{
+    double sums[FLOATS] = {0.0};
+    bool occurs[KEYS] = {false};
+
+    for (size_t i = 0; i < BATCH; i++) {
+        occurs[keys[i]] = true;
+        for (size_t j = 0; j < DIM; j++) {
+            sums[keys[i] * DIM + j] += (double)gradients[i * DIM + j];
+        }
+    }
+    for (size_t at = 0; at < FLOATS; at++) {
+        if (occurs[at / DIM]) {
+            step(model, at, sums[at], t);
+        }
+    }
+}
+
+static void
+model_init(struct model *model, struct rps_table *table, double accumulator)
+{
+    memset(model, 0, sizeof(*model));
+    for (uint64_t key = 0; key < KEYS; key++) {
+        float row[DIM];
+        rps_table_first_value(table, key, row);
+        for (size_t j = 0; j < DIM; j++) {
+            model->w[key * DIM + j] = (double)row[j];
+            model->s0[key * DIM + j] = accumulator;
+        }
+    }
+}
+
+static void
+assert_follows(const struct model *model, struct rps_table *table)
+{
+    for (uint64_t key = 0; key < KEYS; key++) {
+        float row[DIM];
+        read_row(table, key, row);
+        for (size_t j = 0; j < DIM; j++) {
+            ck_assert_double_eq_tol(
+                    (double)row[j], model->w[key * DIM + j], WITHIN);
+        }
+    }
+}
+
+static void
+run_model(struct rps_table *table, step_fn *step, double accumulator)
+{
+    uint64_t random = 88172645463325252u;
+    struct model model;
+
+    model_init(&model, table, accumulator);
+    for (uint64_t t = 1; t <= STEPS; t++) {
+        uint64_t keys[BATCH];
+        float gradients[BATCH * DIM];
+        for (size_t i = 0; i < BATCH; i++) {
+            keys[i] = random_next(&random) % KEYS;
+        }
+        for (size_t i = 0; i < BATCH * DIM; i++) {
+            gradients[i] = 0.1f * random_float(&random);
+        }
+        push(table, t, BATCH, keys, gradients);
+        model_push(&model, step, t, keys, gradients);
+        assert_follows(&model, table);
+    }
+}
+
+START_TEST(sgd_follows_its_model)
+{
+    struct rps_table *table = table_new(DIM, RPS_OPTIMIZER_SGD);
+
+    run_model(table, sgd_model, 0.0);
+    rps_table_destroy(table);
+}
+END_TEST
+
+START_TEST(adagrad_follows_its_model)
+{
+    rps_table_spec spec = spec_of(DIM, RPS_OPTIMIZER_ADAGRAD);
+    struct rps_table *table = NULL;
+
+    spec.learning_rate = 0.02f;
+    table = table_of(&spec);
+    run_model(table, adagrad_model, 0.1);
+    rps_table_destroy(table);
+}
+END_TEST
+
+START_TEST(lazy_adam_follows_its_model)
+{
+    struct rps_table *table = table_new(DIM, RPS_OPTIMIZER_ADAM);
+
+    run_model(table, adam_model, 0.0);
+    rps_table_destroy(table);
+}
+END_TEST
+
+START_TEST(slots_of_a_new_row_are_fresh)
+{
+    struct rps_table *table = table_new(2, RPS_OPTIMIZER_ADAGRAD);
+    const uint64_t key = 3;
+    const float gradient[2] = {0.0f, 2.0f};
+    struct seen_row seen;
+
+    push(table, 1, 1, &key, gradient);
+    seen = see(table, key, 2);
+    ck_assert_float_eq(seen.content[2], 0.1f);
+    ck_assert_float_eq(seen.content[3], 0.1f + 4.0f);
+    rps_table_destroy(table);
+    table = table_new(1, RPS_OPTIMIZER_ADAM);
+    push(table, 1, 1, &key, gradient + 1);
+    seen = see(table, key, 2);
+    ck_assert_double_eq_tol((double)seen.content[1], 0.2, 1e-7);
+    ck_assert_double_eq_tol((double)seen.content[2], 0.004, 1e-7);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* With |g| = epsilon the first step is half the learning rate. */
+START_TEST(adam_s_epsilon_stands_beside_the_corrected_root)
+{
+    struct rps_table *table = table_new(1, RPS_OPTIMIZER_ADAM);
+    const uint64_t key = 3;
+    const float gradient = 1e-8f;
+    float before = 0.0f, after = 0.0f;
+
+    read_row(table, key, &before);
+    push(table, 1, 1, &key, &gradient);
+    read_row(table, key, &after);
+    ck_assert_double_eq_tol((double)before - (double)after, 0.0005, 1e-7);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* A first Adam step is the learning rate, whatever the gradient's size. */
+START_TEST(adam_counts_this_servers_pushes_where_no_step_is_given)
+{
+    const struct rps_update async = {
+            .step = 900, .t = 0, .learning_rate = 0.5f, .scale = 1.0f};
+    struct rps_table *table = table_new(1, RPS_OPTIMIZER_ADAM);
+    struct rps_table *restored = table_new(1, RPS_OPTIMIZER_ADAM);
+    struct rps_apply_report report;
+    const uint64_t key = 1;
+    const float gradient = 3.0f;
+    const struct rps_contribution one = {
+            .count = 1, .keys = &key, .gradients = &gradient};
+    float first = 0.0f;
+    float row = 0.0f;
+
+    rps_table_first_value(table, key, &first);
+    ck_assert_int_eq(rps_table_apply(table, &async, &one, 1, &report), RPS_OK);
+    read_row(table, key, &row);
+    ck_assert_double_eq_tol((double)first - (double)row, 0.5, 1e-5);
+
+    /* with t = 1001 the correction is sqrt(1 - 0.999^1001) / 1 */
+    rps_table_set_pushes(restored, 1000);
+    ck_assert_int_eq(
+            rps_table_apply(restored, &async, &one, 1, &report), RPS_OK);
+    read_row(restored, key, &row);
+    ck_assert_double_eq_tol((double)first - (double)row,
+            0.5 * sqrt(1.0 - pow(0.999, 1001)) * 0.3 / (sqrt(0.009)), 1e-5);
+    rps_table_destroy(table);
+    rps_table_destroy(restored);
+}
+END_TEST
+
+START_TEST(the_pushs_learning_rate_goes_before_the_tables)
+{
+    struct rps_update update = {
+            .step = 1, .t = 1, .learning_rate = 2.0f, .scale = 1.0f};
+    struct rps_table *table = table_new(1, RPS_OPTIMIZER_SGD);
+    struct rps_apply_report report;
+    const uint64_t key = 1;
+    const float gradient = 1.0f;
+    const struct rps_contribution one = {
+            .count = 1, .keys = &key, .gradients = &gradient};
+    float first = 0.0f;
+    float row = 0.0f;
+
+    rps_table_first_value(table, key, &first);
+    ck_assert_int_eq(rps_table_apply(table, &update, &one, 1, &report), RPS_OK);
+    read_row(table, key, &row);
+    ck_assert_float_eq(row, first - 2.0f);
+    update.learning_rate = NAN;
+    ck_assert_int_eq(rps_table_apply(table, &update, &one, 1, &report), RPS_OK);
+    read_row(table, key, &row);
+    ck_assert_float_eq(row, first - 2.0f - 0.01f);
+    rps_table_destroy(table);
+}
+END_TEST
+
+START_TEST(adagrad_without_a_start_value_survives_a_zero_gradient)
+{
+    rps_table_spec spec = spec_of(2, RPS_OPTIMIZER_ADAGRAD);
+    const uint64_t key = 1;
+    const float gradient[2] = {0.0f, 1e-30f};
+    struct rps_table *table = NULL;
+    float first[2];
+    float row[2];
+
+    spec.initial_accumulator = 0.0f;
+    table = table_of(&spec);
+    read_row(table, key, first);
+    push(table, 1, 1, &key, gradient);
+    read_row(table, key, row);
+    ck_assert_mem_eq(row, first, sizeof(row));
+    rps_table_destroy(table);
+}
+END_TEST
+
+int
+main(void)
+{
+    Suite *suite = suite_create("optimizer");
+    TCase *models = tcase_create("models");
+    TCase *rules = tcase_create("rules");
+
+    tcase_add_test(models, sgd_follows_its_model);
+    tcase_add_test(models, adagrad_follows_its_model);
+    tcase_add_test(models, lazy_adam_follows_its_model);
+    tcase_add_test(models, adam_s_epsilon_stands_beside_the_corrected_root);
+    suite_add_tcase(suite, models);
+    tcase_add_test(rules, slots_of_a_new_row_are_fresh);
+    tcase_add_test(
+            rules, adam_counts_this_servers_pushes_where_no_step_is_given);
+    tcase_add_test(rules, the_pushs_learning_rate_goes_before_the_tables);
+    tcase_add_test(
+            rules, adagrad_without_a_start_value_survives_a_zero_gradient);
+    suite_add_tcase(suite, rules);
+    return run_suite(suite);
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/hash.h"
+#include "embedding/store.h"
+#include "tests/unit/embedding/fixture.h"
+
+#include <stdio.h>
+
+static struct rps_store *
+store_new(void)
+{
+    struct rps_store *store = NULL;
+
+    ck_assert_int_eq(rps_store_create(&store, 17), RPS_OK);
+    return store;
+}
+
+static struct rps_table *
+open_table(struct rps_store *store, const rps_table_spec *spec)
+{
+    struct rps_error error = {.text = ""};
+    struct rps_table *table = NULL;
+
+    ck_assert_msg(rps_store_open_table(store, spec, &table, &error) == RPS_OK,
+            "%s", error.text);
+    return table;
+}
+
+START_TEST(many_tables_are_found_by_id_and_listed_as_made)
+{
+    struct rps_store *store = store_new();
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    struct rps_table *tables[50];
+
+    for (int i = 0; i < 50; i++) {
+        snprintf(spec.name, sizeof(spec.name), "table_%d", i);
+        tables[i] = open_table(store, &spec);
+    }
+    ck_assert_uint_eq(rps_store_count(store), 50);
+    ck_assert_uint_eq(rps_store_job_seed(store), 17);
+    for (int i = 0; i < 50; i++) {
+        snprintf(spec.name, sizeof(spec.name), "table_%d", i);
+        ck_assert_ptr_eq(
+                rps_store_find(store, rps_table_id(spec.name)), tables[i]);
+        ck_assert_ptr_eq(rps_store_at(store, (size_t)i), tables[i]);
+    }
+    ck_assert_ptr_null(rps_store_find(store, 0));
+    ck_assert_ptr_null(rps_store_find(store, UINT64_MAX));
+    rps_store_clear(store);
+    ck_assert_uint_eq(rps_store_count(store), 0);
+    ck_assert_ptr_null(rps_store_find(store, rps_table_id("table_1")));
+    rps_store_destroy(store);
+    rps_store_destroy(NULL);
+}
+END_TEST
+
+START_TEST(a_second_request_of_the_same_spec_gets_the_same_table)
+{
+    struct rps_store *store = store_new();
+    const rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    struct rps_table *table = open_table(store, &spec);
+
+    ck_assert_ptr_eq(open_table(store, &spec), table);
+    ck_assert_uint_eq(rps_store_count(store), 1);
+    rps_store_destroy(store);
+}
+END_TEST
+
+static void
+assert_mismatch(const rps_table_spec *other, const char *const words[4])
+{
+    struct rps_store *store = store_new();
+    const rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_ADAGRAD);
+    struct rps_error error = {.text = ""};
+    struct rps_table *table = open_table(store, &spec);
+
+    ck_assert_int_eq(
+            rps_store_open_table(store, other, &table, &error), RPS_E_MISMATCH);
+    ck_assert_ptr_null(table);
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_msg(strstr(error.text, words[i]) != NULL, "no \"%s\" in: %s",
+                words[i], error.text);
+    }
+    rps_store_destroy(store);
+}
+
+START_TEST(another_identity_is_a_mismatch_that_names_the_field)
+{
+    rps_table_spec other = spec_of(8, RPS_OPTIMIZER_ADAGRAD);
+
+    assert_mismatch(&other, (const char *const[]){"emb", "dim", "4", "8"});
+    other = spec_of(4, RPS_OPTIMIZER_ADAM);
+    assert_mismatch(&other,
+            (const char *const[]){"emb", "optimizer", "adagrad", "adam"});
+    other = spec_of(4, RPS_OPTIMIZER_ADAGRAD);
+    other.seed = 18446744073709551615u;
+    assert_mismatch(&other,
+            (const char *const[]){"emb", "seed", "0", "18446744073709551615"});
+}
+END_TEST
+
+START_TEST(another_policy_is_a_mismatch_that_names_alter_table)
+{
+    rps_table_spec other = spec_of(4, RPS_OPTIMIZER_ADAGRAD);
+
+    other.clip_norm = 2.5f;
+    assert_mismatch(&other,
+            (const char *const[]){"emb", "clip_norm", "2.5", "ALTER_TABLE"});
+}
+END_TEST
+
+START_TEST(a_spec_out_of_range_is_refused_and_adds_nothing)
+{
+    struct rps_store *store = store_new();
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    struct rps_error error = {.text = ""};
+    struct rps_table *table = NULL;
+
+    strcpy(spec.name, "..");
+    ck_assert_int_eq(
+            rps_store_open_table(store, &spec, &table, &error), RPS_E_INVAL);
+    ck_assert_ptr_null(table);
+    ck_assert_uint_eq(rps_store_count(store), 0);
+    rps_store_destroy(store);
+}
+END_TEST
+
+START_TEST(the_first_request_after_a_restore_sets_the_policy)
+{
+    struct rps_store *store = store_new();
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    struct rps_table *table = table_of(&spec);
+    struct rps_table *found = NULL;
+
+    ck_assert_int_eq(rps_store_add_restored(store, table), RPS_OK);
+    ck_assert_int_eq(rps_store_add_restored(store, table), RPS_E_MISMATCH);
+    spec.learning_rate = 0.75f;
+    ck_assert_ptr_eq(open_table(store, &spec), table);
+    ck_assert_float_eq(rps_table_spec_of(table)->learning_rate, 0.75f);
+    spec.learning_rate = 0.5f;
+    ck_assert_int_eq(
+            rps_store_open_table(store, &spec, &found, NULL), RPS_E_MISMATCH);
+    rps_store_destroy(store);
+}
+END_TEST
+
+int
+main(void)
+{
+    Suite *suite = suite_create("store");
+    TCase *tables = tcase_create("tables");
+
+    tcase_add_test(tables, many_tables_are_found_by_id_and_listed_as_made);
+    tcase_add_test(
+            tables, a_second_request_of_the_same_spec_gets_the_same_table);
+    tcase_add_test(tables, another_identity_is_a_mismatch_that_names_the_field);
+    tcase_add_test(tables, another_policy_is_a_mismatch_that_names_alter_table);
+    tcase_add_test(tables, a_spec_out_of_range_is_refused_and_adds_nothing);
+    tcase_add_test(tables, the_first_request_after_a_restore_sets_the_policy);
+    suite_add_tcase(suite, tables);
+    return run_suite(suite);
+}
