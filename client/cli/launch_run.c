@@ -193,6 +193,7 @@ static void
 ended(struct watch *watch, struct rps_launch_child *child, int status)
 {
     child->ended = true;
+    child->signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     child->code =
             WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (child->code != 0 && child->stop_ms == 0) {
