@@ -35,14 +35,9 @@ adam_constants(const rps_table_spec *spec, float learning_rate, uint64_t t)
 {
     const double beta1 = (double)spec->beta1;
     const double beta2 = (double)spec->beta2;
-<<<<<<< HEAD
-    const double root = sqrt(1.0 - power(beta2, t));
-    const double rate = (double)learning_rate * root / (1.0 - power(beta1, t));
-=======
     const double c1 = 1.0 - power(beta1, t);
     const double c2 = sqrt(1.0 - power(beta2, t));
     const float epsilon = (float)((double)spec->epsilon * c2);
->>>>>>> refs/heads/service
 
     return (struct rps_adam){
             .rate = (float)((double)learning_rate * c2 / c1),
@@ -50,15 +45,8 @@ adam_constants(const rps_table_spec *spec, float learning_rate, uint64_t t)
             .beta1_rest = (float)(1.0 - beta1),
             .beta2 = spec->beta2,
             .beta2_rest = (float)(1.0 - beta2),
-<<<<<<< HEAD
-            /* beside the corrected root, as Algorithm 1 of the paper and
-             * PyTorch have it: epsilon beside the bare one is a larger one,
-             * and moves a DLRM's losses by 1e-3 within 160 steps */
-            .epsilon = (float)((double)spec->epsilon * root),
-=======
             /* never 0, or a row without any gradient would be 0 / 0 */
             .epsilon = epsilon > 0.0f ? epsilon : FLT_TRUE_MIN,
->>>>>>> refs/heads/service
     };
 }
 

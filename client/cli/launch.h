@@ -47,7 +47,8 @@ struct rps_launch_child {
     uint64_t stop_ms; /* when we told it to stop; 0: not yet */
     bool killed;
     bool ended;
-    int code; /* once ended; of a signal's death 128 + n */
+    int code;          /* once ended; of a signal's death 128 + n */
+    int signal_number; /* that ended it; 0: none */
     struct rps_launch_stream streams[2];
 };
 

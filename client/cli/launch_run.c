@@ -29,6 +29,7 @@
 #define ORPHAN_MS    15000u /* replicas, after a server died */
 #define SERVERS_MS   10000u /* servers, after the last replica */
 #define EVALUATOR_MS 60000u /* evaluator, after the last replica */
+#define SUSPECT_MS   300u   /* a replica failed: did a server die first? */
 #define OUTPUT_MS    1000u  /* pipes that a grandchild holds open */
 
 struct watch {
@@ -40,6 +41,10 @@ struct watch {
     bool stopping;
     bool servers_stopped; /* no SHUTDOWN came to them */
     uint64_t orphaned_ms; /* when a server died; 0: none did */
+    /* A replica that failed. A dying server's sockets close before it can be
+     * waited for, so the replica's end may be seen first. */
+    const struct rps_launch_child *suspect;
+    uint64_t suspect_ms;
     uint64_t replicas_ended_ms;
     uint64_t all_ended_ms;
 };
@@ -110,12 +115,37 @@ static void
 say_failed(const struct watch *watch, const struct rps_launch_child *child,
         const char *then)
 {
-    if (child->code > 128) {
-        rps_launch_say(watch->plan, "%s ended by signal %d or with code %d%s",
-                child->label, child->code - 128, child->code, then);
+    if (child->signal_number != 0) {
+        rps_launch_say(watch->plan, "%s was ended by signal %d (%s)%s",
+                child->label, child->signal_number,
+                strsignal(child->signal_number), then);
     } else {
         rps_launch_say(watch->plan, "%s ended with code %d%s", child->label,
                 child->code, then);
+    }
+}
+
+static void
+take_code(struct watch *watch, const struct rps_launch_child *child)
+{
+    if (watch->code == 0) {
+        watch->code = child->code;
+    }
+}
+
+static void
+server_failed(struct watch *watch, const struct rps_launch_child *child)
+{
+    take_code(watch, child);
+    if (running(watch, RPS_ROLE_NONE, true) == 0 && watch->suspect == NULL) {
+        say_failed(watch, child, "");
+        return;
+    }
+    say_failed(watch, child,
+            " unexpectedly; the workers have 15 s to stop by themselves");
+    watch->suspect = NULL;
+    if (watch->orphaned_ms == 0) {
+        watch->orphaned_ms = rps_clock_ms();
     }
 }
 
@@ -123,23 +153,28 @@ say_failed(const struct watch *watch, const struct rps_launch_child *child,
 static void
 failed(struct watch *watch, const struct rps_launch_child *child)
 {
-    if (watch->code == 0) {
-        watch->code = child->code;
-    }
     if (child->role == RPS_ROLE_EVALUATOR) {
+        take_code(watch, child);
         say_failed(watch, child, "; the others go on");
-    } else if (is_replica(child)) {
-        if (watch->orphaned_ms == 0) {
-            say_failed(watch, child, "; stopping all");
-            stop_all(watch, SIGTERM);
-        }
-    } else if (running(watch, RPS_ROLE_NONE, true) > 0) {
-        say_failed(watch, child,
-                " unexpectedly; the workers have 15 s to stop by themselves");
-        watch->orphaned_ms =
-                watch->orphaned_ms != 0 ? watch->orphaned_ms : rps_clock_ms();
-    } else {
-        say_failed(watch, child, "");
+    } else if (!is_replica(child)) {
+        server_failed(watch, child);
+    } else if (watch->orphaned_ms == 0 && watch->suspect == NULL) {
+        watch->suspect = child;
+        watch->suspect_ms = rps_clock_ms();
+    }
+}
+
+/* No server died: the replica failed by itself. */
+static void
+check_suspect(struct watch *watch, uint64_t now)
+{
+    if (watch->suspect != NULL &&
+            (now - watch->suspect_ms >= SUSPECT_MS ||
+                    running(watch, RPS_ROLE_PS, false) == 0)) {
+        take_code(watch, watch->suspect);
+        say_failed(watch, watch->suspect, "; stopping all");
+        watch->suspect = NULL;
+        stop_all(watch, SIGTERM);
     }
 }
 
@@ -158,6 +193,7 @@ static void
 ended(struct watch *watch, struct rps_launch_child *child, int status)
 {
     child->ended = true;
+    child->signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     child->code =
             WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (child->code != 0 && child->stop_ms == 0) {
@@ -248,6 +284,7 @@ check_clocks(struct watch *watch)
 {
     uint64_t now = rps_clock_ms();
 
+    check_suspect(watch, now);
     if (running(watch, RPS_ROLE_NONE, true) == 0 &&
             watch->replicas_ended_ms == 0) {
         watch->replicas_ended_ms = now;

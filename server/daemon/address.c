@@ -80,7 +80,7 @@ split(const char *text, char host[HOST_BYTES], uint16_t *port,
     if (length > 2 && text[0] == '[' && text[length - 1] == ']') {
         text++;
         length -= 2;
-    } else if (memchr(text, ':', length) != NULL) {
+    } else if (memchr(text, ':', length) != NULL || text[0] == '[') {
         return rps_fail(error, RPS_E_INVAL,
                 "\"%s\": write an IPv6 address as [addr]:port", text);
     }

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "embedding/checkpoint/checkpoint.h"
 #include "server/daemon/listener.h"
 #include "server/daemon/loop.h"
 #include "server/daemon/signals.h"
@@ -110,20 +109,6 @@ checkpoint_dir(const struct rps_options *options)
     return dir != NULL && dir[0] != '\0' ? dir : NULL;
 }
 
-static int
-check_checkpoint_dir(const struct rps_options *options)
-{
-    struct rps_error error = {.text = ""};
-
-    if (checkpoint_dir(options) != NULL &&
-            rps_checkpoint_dir_check(checkpoint_dir(options), &error) !=
-                    RPS_OK) {
-        rps_log(RPS_LOG_ERROR, "checkpoint_dir", "%s", error.text);
-        return RPS_EXIT_CHECKPOINT_DIR;
-    }
-    return RPS_EXIT_OK;
-}
-
 static void
 raise_file_limit(uint64_t connections_max)
 {
@@ -204,8 +189,13 @@ create_service(struct daemon *daemon)
             .shutdown = on_service_shutdown,
             .context = daemon,
     };
+    rps_status status = rps_service_create(&daemon->service, &settings, &error);
 
-    if (rps_service_create(&daemon->service, &settings, &error) != RPS_OK) {
+    if (status == RPS_E_IO) {
+        rps_log(RPS_LOG_ERROR, "checkpoint_dir", "%s", error.text);
+        return RPS_EXIT_CHECKPOINT_DIR;
+    }
+    if (status != RPS_OK) {
         rps_log(RPS_LOG_ERROR, "start_failed", "%s", error.text);
         return RPS_EXIT_INTERNAL;
     }
@@ -494,9 +484,6 @@ rps_daemon_run(const struct rps_options *options)
 
     if (code == RPS_EXIT_OK) {
         code = check_address(options, &plan);
-    }
-    if (code == RPS_EXIT_OK) {
-        code = check_checkpoint_dir(options);
     }
     if (code != RPS_EXIT_OK) {
         return code;

@@ -25,6 +25,7 @@ def build_folder():
 BUILD = build_folder()
 RECPSD = BUILD / "server/daemon/recpsd"
 RECPS = BUILD / "client/cli/recps"
+RECPS_TRAIN = BUILD / "client/worker/recps-train"
 
 
 def environment(**more):

@@ -176,6 +176,7 @@ def test_the_first_failure_is_the_exit_code():
 def test_a_death_by_signal_is_128_and_the_signal():
     run = launch("--ps", 1, "--workers", 1, "--", "sh", "-c", "kill -9 $$")
     assert run.returncode == 137
+    assert "worker:0 was ended by signal 9" in run.stderr
 
 
 def test_a_command_that_is_not_there_is_127():

@@ -265,6 +265,23 @@ def test_unknown_opcodes_and_flags_are_unsupported(recpsd):
         assert connection.call(wire.PING).status == wire.OK
 
 
+def test_a_request_whose_deadline_passed_is_not_done(recpsd):
+    with recpsd.connect() as connection:
+        table = connection.table(dim=2, initializer="zeros")
+        data = wire.frame(wire.PUSH, [
+            keys(5, table_id=table),
+            rows([1.0, 1.0], 2, table_id=table, learning_rate=1.0)], 9,
+            number=1, deadline_us=1000)
+        connection.send(data[:100])
+        time.sleep(0.1)
+        connection.send(data[100:])
+        reply = connection.receive()
+        assert (reply.request_id, reply.status) == (9, -9)
+        assert "deadline" in reply.text
+        assert connection.call(wire.PING, deadline_us=10**6).status == wire.OK
+    assert recpsd.stat()["tables"][0]["rows"] == 0
+
+
 def test_half_a_frame_and_a_hang_up_change_nothing(recpsd):
     with recpsd.connect() as connection:
         table = connection.table(dim=2, initializer="zeros")

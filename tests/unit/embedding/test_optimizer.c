@@ -37,15 +37,6 @@ adagrad_model(struct model *model, size_t at, double g, uint64_t t)
 static void
 adam_model(struct model *model, size_t at, double g, uint64_t t)
 {
-<<<<<<< HEAD
-    const double rest1 = 1.0 - pow(0.9, (double)t);
-    const double rest2 = 1.0 - pow(0.999, (double)t);
-
-    model->s0[at] = 0.9 * model->s0[at] + 0.1 * g;
-    model->s1[at] = 0.999 * model->s1[at] + 0.001 * g * g;
-    model->w[at] -= 0.001 * (model->s0[at] / rest1) /
-                    (sqrt(model->s1[at] / rest2) + 1e-8);
-=======
     const double c1 = 1.0 - pow(0.9, (double)t);
     const double c2 = 1.0 - pow(0.999, (double)t);
 
@@ -53,7 +44,6 @@ adam_model(struct model *model, size_t at, double g, uint64_t t)
     model->s1[at] = 0.999 * model->s1[at] + 0.001 * g * g;
     model->w[at] -=
             0.001 * (model->s0[at] / c1) / (sqrt(model->s1[at] / c2) + 1e-8);
->>>>>>> refs/heads/service
 }
 
 /* Sum the duplicates in double, step each key that occurs once. */
@@ -177,22 +167,6 @@ START_TEST(slots_of_a_new_row_are_fresh)
 }
 END_TEST
 
-/* With |g| = epsilon the first step is half the learning rate. */
-START_TEST(adam_s_epsilon_stands_beside_the_corrected_root)
-{
-    struct rps_table *table = table_new(1, RPS_OPTIMIZER_ADAM);
-    const uint64_t key = 3;
-    const float gradient = 1e-8f;
-    float before = 0.0f, after = 0.0f;
-
-    read_row(table, key, &before);
-    push(table, 1, 1, &key, &gradient);
-    read_row(table, key, &after);
-    ck_assert_double_eq_tol((double)before - (double)after, 0.0005, 1e-7);
-    rps_table_destroy(table);
-}
-END_TEST
-
 /* A first Adam step is the learning rate, whatever the gradient's size. */
 START_TEST(adam_counts_this_servers_pushes_where_no_step_is_given)
 {
@@ -309,7 +283,6 @@ main(void)
     tcase_add_test(models, sgd_follows_its_model);
     tcase_add_test(models, adagrad_follows_its_model);
     tcase_add_test(models, lazy_adam_follows_its_model);
-    tcase_add_test(models, adam_s_epsilon_stands_beside_the_corrected_root);
     suite_add_tcase(suite, models);
     tcase_add_test(rules, slots_of_a_new_row_are_fresh);
     tcase_add_test(
