@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fixture.h"
+#include "tests/unit/embedding/checkpoint/fixture.h"
 
 #include "base/file.h"
 #include "base/hash.h"

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "fixture.h"
+#include "tests/unit/embedding/checkpoint/fixture.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -358,6 +358,17 @@ START_TEST(a_file_that_this_version_does_not_know_is_not_passed_over)
 }
 END_TEST
 
+START_TEST(slots_that_no_part_has_are_refused)
+{
+    json_t *part = load("part-0-of-2.json");
+
+    json_object_set_new(part, "slots", json_pack("[i, i]", 0, 2046));
+    forge_part(part);
+    expect_refused("slot 2047", RPS_E_CORRUPT);
+    json_decref(part);
+}
+END_TEST
+
 START_TEST(a_symbolic_link_is_refused)
 {
     struct kept kept = keep_file("table-emb/0-of-2.keys.npy");
@@ -463,6 +474,7 @@ main(void)
     tcase_add_test(tcase, names_that_lead_out_of_the_folder_are_refused);
     tcase_add_test(
             tcase, a_file_that_this_version_does_not_know_is_not_passed_over);
+    tcase_add_test(tcase, slots_that_no_part_has_are_refused);
     tcase_add_test(tcase, a_symbolic_link_is_refused);
     tcase_add_test(tcase, row_counts_that_disagree_are_refused);
     tcase_add_test(tcase, a_table_name_that_is_a_path_is_refused);
