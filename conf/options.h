@@ -2,8 +2,9 @@
 /*
  * Every option of every program, once: flag, RPS_ variable, "recps" object,
  * default, help. Precedence: flag > variable > "recps" > default. The flag
- * is the name with dashes (underscores work, too), the variable RPS… in
+ * is the name with dashes (underscores work, too), the variable RECPS_ in
  * capitals (RECPS_CHECKPOINT_DIR), the JSON key the name as it is.
+ * docs/OPTIONS.md is printed from this table (conf/options_doc.c).
  */
 #ifndef RPS_CONF_OPTIONS_H
 #define RPS_CONF_OPTIONS_H
@@ -16,63 +17,67 @@
 #include <stdint.h>
 
 /** Which program takes an option (bits). */
-#define RPS_SCOPE_SERVER  1u /* recpsd */
-#define RPS_SCOPE_TRAIN   2u /* recps-train */
-#define RPS_SCOPE_TOOL    4u /* recps */
-#define RPS_SCOPE_BENCH   8u /* recps-bench */
-#define RPS_SCOPE_JOB     (RPS_SCOPE_SERVER | RPS_SCOPE_TRAIN | RPS_SCOPE_TOOL)
+#define RPS_SCOPE_SERVER 1u /* recpsd */
+#define RPS_SCOPE_TRAIN  2u /* recps-train */
+#define RPS_SCOPE_TOOL   4u /* recps */
+#define RPS_SCOPE_BENCH  8u /* recps-bench */
+#define RPS_SCOPE_JOB    (RPS_SCOPE_SERVER | RPS_SCOPE_TRAIN | RPS_SCOPE_TOOL)
 
-/* Types: STRING char *, U64 uint64_t, F64 double, BOOL bool, BYTES uint64_t
- * ("64k"), SECONDS double (s), CHOICE char * (allowed: "a|b|c" in `unit`),
- * OPTIONAL char * (flag alone = "", --restore[=STEP]; NULL = not given). */
+/*
+ * Types: STRING char *, U64 uint64_t, F64 double, BOOL bool, BYTES uint64_t
+ * ("64k"), SECONDS double, CHOICE char *, OPTIONAL char * (the flag alone is
+ * "", --restore=STEP its text, NULL: not given). `allowed` is "LOW..HIGH"
+ * for numbers, for the length of a STRING in bytes too, and "a|b|c" for a
+ * CHOICE; "" allows everything of the type.
+ */
 /* clang-format off */
-/*  X(scope, name, type, default as text, unit or choices, what it sets) */
-#define RPS_OPTIONS(X)                                                         \
-  X(RPS_SCOPE_JOB,    checkpoint_dir,   STRING,  "",     "",  "folder of checkpoints; empty: none") \
-  X(RPS_SCOPE_JOB,    job_id,           STRING,  "recps","",  "name of the job; members of another are refused") \
-  X(RPS_SCOPE_JOB,    job_seed,         U64,     "0",    "",  "routes keys to servers; fixed for a checkpoint's life") \
-  X(RPS_SCOPE_JOB,    connect_timeout,  SECONDS, "300",  "s", "how long to wait for unreachable servers") \
-  X(RPS_SCOPE_JOB,    step_timeout,     SECONDS, "60",   "s", "how long a step waits for a lost replica") \
-  X(RPS_SCOPE_JOB,    step_bytes_max,   BYTES,   "256MiB","B","a replica's push of one step to one server") \
-  X(RPS_SCOPE_JOB | RPS_SCOPE_BENCH, log_level, CHOICE, "info", "debug|info|warn|error", "least severe line that is logged") \
-  X(RPS_SCOPE_JOB | RPS_SCOPE_BENCH, log_format, CHOICE, "text", "text|json", "form of the log lines") \
-  X(RPS_SCOPE_SERVER, bind,             STRING,  "",     "",  "address to listen on instead of the own entry, host:port") \
-  X(RPS_SCOPE_SERVER, port_file,        STRING,  "",     "",  "write the port that was bound to this file (with port 0)") \
-  X(RPS_SCOPE_SERVER, auth,             CHOICE,  "",     "|none", "none: serve any peer also on a non-loopback address") \
-  X(RPS_SCOPE_SERVER, loops,            U64,     "0",    "",  "event loops; 0: one a core, at most 8") \
-  X(RPS_SCOPE_SERVER, connections_max,  U64,     "4096", "",  "connections served at once") \
-  X(RPS_SCOPE_SERVER, drain_timeout,    SECONDS, "25",   "s", "longest time from SIGTERM to exit") \
-  X(RPS_SCOPE_TRAIN,  model,            CHOICE,  "dlrm", "dlrm|little_demo", "what to train") \
-  X(RPS_SCOPE_TRAIN,  data,             STRING,  "",     "",  "criteo:PATH, ml-100k:DIR, libfm:PATH, feasign:PATH or synthetic:k=v,…") \
-  X(RPS_SCOPE_TRAIN,  eval_data,        STRING,  "",     "",  "data of the evaluation, as --data") \
-  X(RPS_SCOPE_TRAIN,  train_rows,       U64,     "0",    "rows", "rows that train, the rest is test; 0: all train") \
-  X(RPS_SCOPE_TRAIN,  epochs,           U64,     "1",    "",  "passes over the training rows") \
-  X(RPS_SCOPE_TRAIN,  steps,            U64,     "0",    "",  "steps at most; 0: no limit") \
-  X(RPS_SCOPE_TRAIN,  batch_size,       U64,     "128",  "rows", "rows a step of one replica") \
-  X(RPS_SCOPE_TRAIN,  shuffle,          U64,     "0",    "rows", "size of the seeded shuffle buffer; 0: file order") \
-  X(RPS_SCOPE_TRAIN,  emb_dim,          U64,     "16",   "",  "floats of an embedding (dlrm)") \
-  X(RPS_SCOPE_TRAIN,  bottom_mlp,       STRING,  "64,16","",  "layers of the bottom MLP; the last equals --emb-dim") \
-  X(RPS_SCOPE_TRAIN,  top_mlp,          STRING,  "64,1", "",  "layers of the top MLP; the last is 1") \
-  X(RPS_SCOPE_TRAIN,  sparse_optimizer, CHOICE,  "adagrad", "sgd|adagrad|adam", "optimizer of the embedding table") \
-  X(RPS_SCOPE_TRAIN,  sparse_lr,        F64,     "0.02", "",  "its learning rate") \
-  X(RPS_SCOPE_TRAIN,  sparse_accumulator, F64,   "0.1",  "",  "Adagrad's initial accumulator") \
-  X(RPS_SCOPE_TRAIN,  sparse_init,      STRING,  "uniform:-0.05,0.05", "", "zeros, constant:V or uniform:LOW,HIGH") \
-  X(RPS_SCOPE_TRAIN,  dense_optimizer,  CHOICE,  "adam", "sgd|adagrad|adam", "optimizer of the dense variables") \
-  X(RPS_SCOPE_TRAIN,  dense_lr,         F64,     "0.001","",  "its learning rate") \
-  X(RPS_SCOPE_TRAIN,  mode,             CHOICE,  "sync", "sync|async", "when a push is applied") \
-  X(RPS_SCOPE_TRAIN,  combine,          CHOICE,  "sum",  "sum|mean", "how the replicas' gradients become one (sync)") \
-  X(RPS_SCOPE_TRAIN,  seed,             U64,     "1",    "",  "of start values and shuffle") \
-  X(RPS_SCOPE_TRAIN,  save_steps,       U64,     "0",    "steps", "save every so many steps; 0: only at the end") \
-  X(RPS_SCOPE_TRAIN,  keep,             U64,     "5",    "",  "complete checkpoints that stay") \
-  X(RPS_SCOPE_TRAIN,  restore,          OPTIONAL,"",     "",  "start from the newest checkpoint, or from =STEP") \
-  X(RPS_SCOPE_TRAIN,  init_from,        STRING,  "",     "",  "folder with start weights: one .npy a variable, keys.tsv") \
-  X(RPS_SCOPE_TRAIN,  evaluate,         BOOL,    "false","",  "restore and evaluate only") \
-  X(RPS_SCOPE_TRAIN,  predict,          STRING,  "",     "",  "restore, write a probability a test row to this file") \
-  X(RPS_SCOPE_TRAIN,  blas_threads,     U64,     "1",    "",  "threads of the dense kernels") \
-  X(RPS_SCOPE_TRAIN,  log_every,        U64,     "1",    "steps", "a report line every so many steps") \
-  X(RPS_SCOPE_TRAIN,  json_log,         STRING,  "",     "",  "write a JSON line a report to this file") \
-  X(RPS_SCOPE_TRAIN,  summary_dir,      STRING,  "",     "",  "write scalar summaries below this folder") \
-  X(RPS_SCOPE_TRAIN,  on_bad_row,       CHOICE,  "stop", "stop|skip", "what a malformed row does")
+/*  X(scope, name, type, default as text, unit, allowed, what it sets) */
+#define RPS_OPTIONS(X) \
+  X(RPS_SCOPE_JOB, checkpoint_dir, STRING, "", "", "", "folder of checkpoints; empty: none") \
+  X(RPS_SCOPE_JOB, job_id, STRING, "recps", "", "1..128", "name of the job; members of another are refused") \
+  X(RPS_SCOPE_JOB, job_seed, U64, "0", "", "", "routes keys to servers; fixed for a checkpoint's life") \
+  X(RPS_SCOPE_JOB, connect_timeout, SECONDS, "300", "s", "0..86400", "how long to wait for unreachable servers") \
+  X(RPS_SCOPE_JOB, step_timeout, SECONDS, "60", "s", "0.1..86400", "how long a step waits for a lost replica") \
+  X(RPS_SCOPE_JOB, step_bytes_max, BYTES, "256MiB", "bytes", "4KiB..1TiB", "a replica's push of one step to one server") \
+  X(RPS_SCOPE_JOB | RPS_SCOPE_BENCH, log_level, CHOICE, "info", "", "debug|info|warn|error", "least severe line that is logged") \
+  X(RPS_SCOPE_JOB | RPS_SCOPE_BENCH, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
+  X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \
+  X(RPS_SCOPE_SERVER, port_file, STRING, "", "", "", "write the port that was bound to this file (port 0)") \
+  X(RPS_SCOPE_SERVER, auth, CHOICE, "", "", "|none", "none: serve any peer also on a non-loopback address") \
+  X(RPS_SCOPE_SERVER, loops, U64, "0", "threads", "0..64", "event loops; 0: one a core, at most 8") \
+  X(RPS_SCOPE_SERVER, connections_max, U64, "4096", "connections", "1..1000000", "connections served at once") \
+  X(RPS_SCOPE_SERVER, drain_timeout, SECONDS, "25", "s", "0..86400", "longest time from SIGTERM to exit") \
+  X(RPS_SCOPE_TRAIN, model, CHOICE, "dlrm", "", "dlrm|little_demo", "what to train") \
+  X(RPS_SCOPE_TRAIN, data, STRING, "", "", "", "criteo:PATH, ml-100k:DIR, libfm:PATH, feasign:PATH or synthetic:k=v,...") \
+  X(RPS_SCOPE_TRAIN, eval_data, STRING, "", "", "", "data of the evaluation, as --data") \
+  X(RPS_SCOPE_TRAIN, train_rows, U64, "0", "rows", "", "rows that train, the rest is test; 0: all train") \
+  X(RPS_SCOPE_TRAIN, epochs, U64, "1", "epochs", "1..1000000", "passes over the training rows") \
+  X(RPS_SCOPE_TRAIN, steps, U64, "0", "steps", "", "steps at most; 0: no limit") \
+  X(RPS_SCOPE_TRAIN, batch_size, U64, "128", "rows", "1..16777216", "rows a step of one replica") \
+  X(RPS_SCOPE_TRAIN, shuffle, U64, "0", "rows", "0..1073741824", "size of the seeded shuffle buffer; 0: file order") \
+  X(RPS_SCOPE_TRAIN, emb_dim, U64, "16", "floats", "1..8192", "floats of an embedding (dlrm)") \
+  X(RPS_SCOPE_TRAIN, bottom_mlp, STRING, "64,16", "floats", "1..1024", "layers of the bottom MLP; the last equals --emb-dim") \
+  X(RPS_SCOPE_TRAIN, top_mlp, STRING, "64,1", "floats", "1..1024", "layers of the top MLP; the last is 1") \
+  X(RPS_SCOPE_TRAIN, sparse_optimizer, CHOICE, "adagrad", "", "sgd|adagrad|adam", "optimizer of the embedding table") \
+  X(RPS_SCOPE_TRAIN, sparse_lr, F64, "0.02", "", "0..1e30", "its learning rate") \
+  X(RPS_SCOPE_TRAIN, sparse_accumulator, F64, "0.1", "", "0..1e30", "Adagrad's initial accumulator") \
+  X(RPS_SCOPE_TRAIN, sparse_init, STRING, "uniform:-0.05,0.05", "", "1..1024", "zeros, constant:V or uniform:LOW,HIGH") \
+  X(RPS_SCOPE_TRAIN, dense_optimizer, CHOICE, "adam", "", "sgd|adagrad|adam", "optimizer of the dense variables") \
+  X(RPS_SCOPE_TRAIN, dense_lr, F64, "0.001", "", "0..1e30", "its learning rate") \
+  X(RPS_SCOPE_TRAIN, mode, CHOICE, "sync", "", "sync|async", "when a push is applied") \
+  X(RPS_SCOPE_TRAIN, combine, CHOICE, "sum", "", "sum|mean", "how the replicas' gradients become one (sync)") \
+  X(RPS_SCOPE_TRAIN, seed, U64, "1", "", "", "of start values and shuffle") \
+  X(RPS_SCOPE_TRAIN, save_steps, U64, "0", "steps", "", "save every so many steps; 0: only at the end") \
+  X(RPS_SCOPE_TRAIN, keep, U64, "5", "checkpoints", "1..1000000", "complete checkpoints that stay") \
+  X(RPS_SCOPE_TRAIN, restore, OPTIONAL, "", "step", "", "start from the newest checkpoint, or from =STEP") \
+  X(RPS_SCOPE_TRAIN, init_from, STRING, "", "", "", "folder with start weights: one .npy a variable, keys.tsv") \
+  X(RPS_SCOPE_TRAIN, evaluate, BOOL, "false", "", "", "restore and evaluate only") \
+  X(RPS_SCOPE_TRAIN, predict, STRING, "", "", "", "restore, write a probability a test row to this file") \
+  X(RPS_SCOPE_TRAIN, blas_threads, U64, "1", "threads", "1..1024", "threads of the dense kernels") \
+  X(RPS_SCOPE_TRAIN, log_every, U64, "1", "steps", "1..1000000000", "a report line every so many steps") \
+  X(RPS_SCOPE_TRAIN, json_log, STRING, "", "", "", "write a JSON line a report to this file") \
+  X(RPS_SCOPE_TRAIN, summary_dir, STRING, "", "", "", "write scalar summaries below this folder") \
+  X(RPS_SCOPE_TRAIN, on_bad_row, CHOICE, "stop", "", "stop|skip", "what a malformed row does")
 /* clang-format on */
 
 struct rps_options {
@@ -84,7 +89,7 @@ struct rps_options {
 #define RPS_OPTION_C_F64      double
 #define RPS_OPTION_C_SECONDS  double
 #define RPS_OPTION_C_BOOL     bool
-#define RPS_OPTION_FIELD(scope, name, type, value, unit, text)                 \
+#define RPS_OPTION_FIELD(scope, name, type, value, unit, allowed, text) \
     RPS_OPTION_C_##type name;
     RPS_OPTIONS(RPS_OPTION_FIELD)
 #undef RPS_OPTION_FIELD
@@ -108,7 +113,8 @@ enum rps_origin {
     RPS_ORIGIN_FLAG
 };
 
-/** Was this option given (not its default)? e.g. rps_option_given(&o, "steps") */
+/** Was this option given (not its default)? e.g. rps_option_given(&o, "steps")
+ */
 bool rps_option_given(const struct rps_options *options, const char *name);
 
 /**
@@ -119,14 +125,16 @@ bool rps_option_given(const struct rps_options *options, const char *name);
  * --help, --version to stdout) and is an exit code:
  * -1: go on; 0: --help or --version was answered; 64: bad option; 78:
  * TF_CONFIG or "recps" object refused. With check_config set, 78's verdict
- * was printed as --check-config asks.
+ * was printed as --check-config asks. Where it goes on, the log is set up
+ * (level, format) and cluster.notes are logged.
  *
+ * usage: "usage: PROGRAM ..." or what stands behind that.
  * stop_at_operand: the first argument that is no flag ends the flags (recps,
  * recps-bench: it is the subcommand). Otherwise an operand is refused.
  */
 int rps_options_read(struct rps_options *options, uint32_t scope,
-        const char *program, const char *usage, bool stop_at_operand,
-        int argc, char **argv);
+        const char *program, const char *usage, bool stop_at_operand, int argc,
+        char **argv);
 
 /** Release; a zeroed one is fine. */
 void rps_options_finish(struct rps_options *options);

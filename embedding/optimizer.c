@@ -5,6 +5,7 @@
 #include "base/spec.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 
 /* x^n by squaring: the same bits everywhere, which pow() does not promise. */
@@ -22,23 +23,30 @@ power(double x, uint64_t n)
     return result;
 }
 
-/* Betas are floats; what goes with them is worked out in double from those
- * floats, so that 1 - b and 1 - b^t stay in step with b itself. */
+/*
+ * The bias corrections are folded into two constants, which leaves the
+ * kernel one formula: with c1 = 1 - b1^t and c2 = sqrt(1 - b2^t)
+ *   lr (m / c1) / (sqrt(v) / c2 + eps) = (lr c2 / c1) m / (sqrt(v) + eps c2)
+ * Betas are floats; what goes with them is worked out in double from those
+ * floats, so that 1 - b and 1 - b^t stay in step with b itself.
+ */
 static struct rps_adam
 adam_constants(const rps_table_spec *spec, float learning_rate, uint64_t t)
 {
     const double beta1 = (double)spec->beta1;
     const double beta2 = (double)spec->beta2;
-    const double rate = (double)learning_rate * sqrt(1.0 - power(beta2, t)) /
-                        (1.0 - power(beta1, t));
+    const double c1 = 1.0 - power(beta1, t);
+    const double c2 = sqrt(1.0 - power(beta2, t));
+    const float epsilon = (float)((double)spec->epsilon * c2);
 
     return (struct rps_adam){
-            .rate = (float)rate,
+            .rate = (float)((double)learning_rate * c2 / c1),
             .beta1 = spec->beta1,
             .beta1_rest = (float)(1.0 - beta1),
             .beta2 = spec->beta2,
             .beta2_rest = (float)(1.0 - beta2),
-            .epsilon = spec->epsilon,
+            /* never 0, or a row without any gradient would be 0 / 0 */
+            .epsilon = epsilon > 0.0f ? epsilon : FLT_TRUE_MIN,
     };
 }
 

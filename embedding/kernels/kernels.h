@@ -25,14 +25,14 @@ enum rps_isa {
     RPS_ISA_COUNT
 };
 
-/** Constants of one Adam step. */
+/** Constants of one Adam step; lr, b1, b2, eps and t as in docs/TABLE.md. */
 struct rps_adam {
-    float rate;       /* bias-corrected: lr sqrt(1 - b2^t) / (1 - b1^t) */
+    float rate;       /* lr sqrt(1 - b2^t) / (1 - b1^t) */
     float beta1;      /* b1 */
     float beta1_rest; /* 1 - b1 */
     float beta2;      /* b2 */
     float beta2_rest; /* 1 - b2 */
-    float epsilon;
+    float epsilon;    /* eps sqrt(1 - b2^t), above 0 */
 };
 
 struct rps_kernels {

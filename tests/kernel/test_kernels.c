@@ -5,8 +5,8 @@
  * odd offsets reach every tail; inputs are ordinary or extreme.
  */
 #include "embedding/kernels/kernels.h"
+#include "tests/unit/suite.h"
 
-#include <check.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -249,23 +249,12 @@ START_TEST(square_sum_follows_its_rule_to_the_last_bit)
 }
 END_TEST
 
-int
-main(void)
+static Suite *
+kernel_suite(void)
 {
     Suite *suite = suite_create("kernels");
     TCase *kernels = tcase_create("kernels");
-    SRunner *runner = srunner_create(suite);
-    const char *wanted = getenv("RPS_ISA");
-    const enum rps_isa isa = rps_isa_detect();
-    int failed = 0;
 
-    if (wanted != NULL && strcmp(wanted, rps_isa_str(isa)) != 0) {
-        printf("this CPU has no %s\n", wanted);
-        srunner_free(runner);
-        return 77;
-    }
-    rps_kernels_init(&scalar, RPS_ISA_SCALAR);
-    rps_kernels_init(&fast, isa);
     tcase_set_timeout(kernels, 60);
     tcase_add_test(kernels, add_equals_scalar);
     tcase_add_test(kernels, scale_equals_scalar);
@@ -276,8 +265,20 @@ main(void)
     tcase_add_test(kernels, finite_finds_a_bad_element_wherever_it_is);
     tcase_add_test(kernels, square_sum_follows_its_rule_to_the_last_bit);
     suite_add_tcase(suite, kernels);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite;
+}
+
+int
+main(void)
+{
+    const char *wanted = getenv("RPS_ISA");
+    const enum rps_isa isa = rps_isa_detect();
+
+    if (wanted != NULL && strcmp(wanted, rps_isa_str(isa)) != 0) {
+        printf("this CPU has no %s\n", wanted);
+        return 77;
+    }
+    rps_kernels_init(&scalar, RPS_ISA_SCALAR);
+    rps_kernels_init(&fast, isa);
+    return run_suite(kernel_suite());
 }

@@ -37,12 +37,13 @@ adagrad_model(struct model *model, size_t at, double g, uint64_t t)
 static void
 adam_model(struct model *model, size_t at, double g, uint64_t t)
 {
-    const double rate = 0.001 * sqrt(1.0 - pow(0.999, (double)t)) /
-                        (1.0 - pow(0.9, (double)t));
+    const double c1 = 1.0 - pow(0.9, (double)t);
+    const double c2 = 1.0 - pow(0.999, (double)t);
 
     model->s0[at] = 0.9 * model->s0[at] + 0.1 * g;
     model->s1[at] = 0.999 * model->s1[at] + 0.001 * g * g;
-    model->w[at] -= rate * model->s0[at] / (sqrt(model->s1[at]) + 1e-8);
+    model->w[at] -=
+            0.001 * (model->s0[at] / c1) / (sqrt(model->s1[at] / c2) + 1e-8);
 }
 
 /* Sum the duplicates in double, step each key that occurs once. */
@@ -198,6 +199,36 @@ START_TEST(adam_counts_this_servers_pushes_where_no_step_is_given)
 }
 END_TEST
 
+/* m / c1 and sqrt(v / c2) of a first step are the gradient and its size. */
+START_TEST(adams_epsilon_is_added_to_the_corrected_root)
+{
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_ADAM);
+    const float gradient[4] = {1e-7f, -1e-8f, 1e-9f, 0.0f};
+    struct rps_table *table = NULL;
+    const uint64_t key = 1;
+    float row[4];
+
+    spec.initializer = RPS_INITIALIZER_ZEROS;
+    spec.learning_rate = 1.0f;
+    table = table_of(&spec);
+    push(table, 1, 1, &key, gradient);
+    read_row(table, key, row);
+    ck_assert_double_eq_tol((double)row[0], -1.0 / 1.1, 1e-5);
+    ck_assert_double_eq_tol((double)row[1], 1.0 / 2.0, 1e-5);
+    ck_assert_double_eq_tol((double)row[2], -1.0 / 11.0, 1e-5);
+    ck_assert_float_eq(row[3], 0.0f);
+    rps_table_destroy(table);
+
+    spec.epsilon = 1e-45f;
+    table = table_of(&spec);
+    push(table, 1, 1, &key, gradient);
+    read_row(table, key, row);
+    ck_assert_double_eq_tol((double)row[0], -1.0, 1e-5);
+    ck_assert_float_eq(row[3], 0.0f);
+    rps_table_destroy(table);
+}
+END_TEST
+
 START_TEST(the_pushs_learning_rate_goes_before_the_tables)
 {
     struct rps_update update = {
@@ -256,6 +287,7 @@ main(void)
     tcase_add_test(rules, slots_of_a_new_row_are_fresh);
     tcase_add_test(
             rules, adam_counts_this_servers_pushes_where_no_step_is_given);
+    tcase_add_test(rules, adams_epsilon_is_added_to_the_corrected_root);
     tcase_add_test(rules, the_pushs_learning_rate_goes_before_the_tables);
     tcase_add_test(
             rules, adagrad_without_a_start_value_survives_a_zero_gradient);

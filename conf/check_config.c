@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recpsd --check-config: how the cluster was understood, for people, for an
+ * init container and for tests. stdout has the verdict, stderr the words.
+ */
+#include "conf/options_table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void
+print_object(json_t *object)
+{
+    if (object == NULL || json_dumpf(object, stdout, 0) != 0) {
+        (void)fputs(
+                "{\"verdict\": \"reject\", \"code\": \"E_MEMORY\"}", stdout);
+    }
+    (void)fputc('\n', stdout);
+    json_decref(object);
+}
+
+/* JSON is UTF-8; foreign bytes that are not become '?'. */
+static json_t *
+pack_refusal(const char *code, const char *message)
+{
+    json_t *object = json_pack("{s:s, s:s, s:s}", "verdict", "reject", "code",
+            code, "message", message);
+    char *plain = NULL;
+
+    if (object != NULL) {
+        return object;
+    }
+    plain = strdup(message);
+    for (char *at = plain; at != NULL && *at != '\0'; at++) {
+        if ((unsigned char)*at >= 0x80) {
+            *at = '?';
+        }
+    }
+    if (plain != NULL) {
+        object = json_pack("{s:s, s:s, s:s}", "verdict", "reject", "code", code,
+                "message", plain);
+    }
+    free(plain);
+    return object;
+}
+
+void
+rps_check_config_refused(const rps_cluster_error *error)
+{
+    print_object(pack_refusal(error->code,
+            error->message == NULL ? "TF_CONFIG: refused" : error->message));
+}
+
+static const char *
+chief_of(const rps_cluster *cluster)
+{
+    if (cluster->role == RPS_ROLE_LOCAL) {
+        return "self";
+    }
+    return cluster->chief_address != NULL ? "chief:0" : "worker:0";
+}
+
+/* 3, or "1?" where one is listed and the total is unknown. */
+static json_t *
+pack_workers(const rps_cluster *cluster)
+{
+    return cluster->worker_count_known
+                   ? json_integer(cluster->worker_count)
+                   : json_sprintf("%u?", cluster->workers_listed);
+}
+
+static void
+print_json(const rps_cluster *cluster, const char *own, const char *fingerprint)
+{
+    print_object(json_pack("{s:s, s:s, s:I, s:I, s:o, s:s, s:s, s:s}",
+            "verdict", "accept", "role", rps_role_str(cluster->role), "index",
+            (json_int_t)cluster->index, "n_ps", (json_int_t)cluster->ps_count,
+            "n_worker", pack_workers(cluster), "chief", chief_of(cluster),
+            "own_address", own, "fingerprint", fingerprint));
+}
+
+static void
+print_notes(const char *notes)
+{
+    while (notes != NULL && *notes != '\0') {
+        const size_t length = strcspn(notes, "\n");
+        (void)fprintf(stderr, "TF_CONFIG: %.*s\n", (int)length, notes);
+        notes += length;
+        notes += *notes == '\n';
+    }
+}
+
+int
+rps_check_config_print(const struct rps_options *options)
+{
+    const rps_cluster *cluster = &options->cluster;
+    const char *own = cluster->own_address == NULL ? "-" : cluster->own_address;
+    char fingerprint[17];
+
+    print_notes(cluster->notes);
+    (void)snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
+            cluster->fingerprint);
+    if (options->json) {
+        print_json(cluster, own, fingerprint);
+        return 0;
+    }
+    (void)printf("role: %s\nindex: %u\nn_ps: %u\n", rps_role_str(cluster->role),
+            cluster->index, cluster->ps_count);
+    if (cluster->worker_count_known) {
+        (void)printf("n_worker: %u\n", cluster->worker_count);
+    } else {
+        (void)printf("n_worker: %u?\n", cluster->workers_listed);
+    }
+    (void)printf("chief: %s\nown_address: %s\nfingerprint: %s\n",
+            chief_of(cluster), own, fingerprint);
+    return 0;
+}

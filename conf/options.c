@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading: flags first (they find the cluster), then variables, then the
+ * "recps" object of the document that was found. A value never replaces one
+ * of a stronger origin, so the order of reading does not matter.
+ */
+#include "base/log.h"
+#include "conf/cluster_internal.h"
+#include "conf/options_reader.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool
+rps_option_given(const struct rps_options *options, const char *name)
+{
+    const struct rps_option_def *def = rps_option_find(name);
+
+    return def != NULL && options->origins != NULL &&
+           options->origins[def - rps_option_table] != RPS_ORIGIN_DEFAULT;
+}
+
+/* Variables of the build, of its tests and of `recps launch`. */
+static bool
+is_foreign_variable(const char *name)
+{
+    static const char *const beginnings[] = {
+            "RECPS_TEST_", "RECPS_BUILD", "RECPS_SOURCE", "RECPS_PROGRESS"};
+
+    for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
+        if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A variable that no program takes is a slip: said, not refused. */
+static void
+warn_of_variable(const struct rps_reader *reader, const char *entry)
+{
+    char written[RPS_OPTION_NAME_MAX];
+    char name[RPS_OPTION_NAME_MAX];
+    char variable[RPS_OPTION_NAME_MAX];
+    struct rps_quoted quoted;
+    const size_t length = strcspn(entry, "=");
+    const char *meant = NULL;
+
+    if (length >= sizeof(written) || is_foreign_variable(entry)) {
+        return;
+    }
+    memcpy(written, entry, length);
+    written[length] = '\0';
+    for (size_t i = 6; i <= length; i++) {
+        name[i - 6] = (char)tolower((unsigned char)written[i]);
+    }
+    if (rps_option_find(name) != NULL &&
+            strcmp(rps_option_variable(name, variable), written) == 0) {
+        return;
+    }
+    meant = rps_option_meant(name, RPS_SCOPE_JOB | RPS_SCOPE_BENCH, false);
+    (void)fprintf(stderr, "%s: warning: variable %s is no option",
+            reader->program, rps_printable(&quoted, written));
+    if (meant != NULL) {
+        (void)fprintf(stderr, "; did you mean %s?",
+                rps_option_variable(meant, variable));
+    }
+    (void)fputc('\n', stderr);
+}
+
+static int
+read_variables(const struct rps_reader *reader)
+{
+    char variable[RPS_OPTION_NAME_MAX];
+    char why[RPS_OPTION_WHY_MAX];
+
+    for (char **at = environ; at != NULL && *at != NULL; at++) {
+        if (strncmp(*at, "RECPS_", 6) == 0) {
+            warn_of_variable(reader, *at);
+        }
+    }
+    for (size_t i = 0; i < rps_option_count; i++) {
+        const struct rps_option_def *def = &rps_option_table[i];
+        const char *value = getenv(rps_option_variable(def->name, variable));
+        if (value == NULL || (def->scope & reader->scope) == 0) {
+            continue;
+        }
+        if (!rps_option_set(reader->options, def, value, RPS_ORIGIN_ENV, why)) {
+            (void)fprintf(stderr, "%s: variable %s: %s\n", reader->program,
+                    variable, why);
+            return RPS_EXIT_USAGE;
+        }
+    }
+    return RPS_EXIT_GO_ON;
+}
+
+/* Another program's option is fine here, a name of none is not. */
+static rps_status
+read_member(const struct rps_reader *reader, const char *key,
+        const json_t *value, rps_cluster_error *error)
+{
+    char why[RPS_OPTION_WHY_MAX];
+    struct rps_quoted quoted;
+    const struct rps_option_def *def = rps_option_find(key);
+
+    if (def == NULL) {
+        const char *meant =
+                rps_option_meant(key, RPS_SCOPE_JOB | RPS_SCOPE_BENCH, false);
+        return rps_cluster_refuse(error, "E_OPTION",
+                "recps: no option %s%s%s%s", rps_quote(&quoted, key),
+                meant == NULL ? "" : "; did you mean \"",
+                meant == NULL ? "" : meant, meant == NULL ? "" : "\"?");
+    }
+    if ((def->scope & reader->scope) != 0 &&
+            !rps_option_set_json(reader->options, def, value, why)) {
+        return rps_cluster_refuse(
+                error, "E_OPTION", "recps.%s: %s", def->name, why);
+    }
+    return RPS_OK;
+}
+
+static rps_status
+read_recps(const struct rps_reader *reader, rps_cluster_error *error)
+{
+    const char *text = reader->options->cluster.recps_json;
+    rps_status status = RPS_OK;
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_t *object = NULL;
+
+    if (text == NULL) {
+        return RPS_OK;
+    }
+    object = json_loads(text, 0, NULL);
+    if (object == NULL) {
+        return RPS_E_NOMEM;
+    }
+    json_object_foreach(object, key, value)
+    {
+        status = read_member(reader, key, value, error);
+        if (status != RPS_OK) {
+            break;
+        }
+    }
+    json_decref(object);
+    return status;
+}
+
+static int
+resolve(const struct rps_reader *reader)
+{
+    struct rps_options *options = reader->options;
+    rps_cluster_error error = {"", NULL};
+    rps_status status =
+            rps_cluster_resolve(&options->cluster, reader->cluster, &error);
+
+    if (status == RPS_OK) {
+        status = read_recps(reader, &error);
+    }
+    if (status == RPS_OK) {
+        return RPS_EXIT_GO_ON;
+    }
+    if (error.message == NULL) {
+        (void)fprintf(stderr, "%s: out of memory\n", reader->program);
+        return RPS_EXIT_MEMORY;
+    }
+    (void)fprintf(stderr, "%s\n", error.message);
+    if (options->check_config && options->json) {
+        rps_check_config_refused(&error);
+    }
+    rps_cluster_error_finish(&error);
+    return RPS_EXIT_CONFIG;
+}
+
+static enum rps_log_level
+least_level(const struct rps_options *options)
+{
+    static const char *const names[] = {"debug", "info", "warn", "error"};
+    enum rps_log_level level = RPS_LOG_DEBUG;
+
+    while (level < RPS_LOG_ERROR &&
+            strcmp(names[level], options->log_level) != 0) {
+        level++;
+    }
+    return level;
+}
+
+/*
+ * What was ignored is for who looks (info); what was replaced or read under
+ * another name is for everybody (warn). A tool is quiet about the former.
+ */
+static void
+log_notes(const struct rps_options *options, uint32_t scope)
+{
+    const bool tool = (scope & (RPS_SCOPE_TOOL | RPS_SCOPE_BENCH)) != 0;
+    enum rps_log_level least = least_level(options);
+    const char *note = options->cluster.notes;
+
+    if (tool && least < RPS_LOG_WARN) {
+        least = RPS_LOG_WARN;
+    }
+    rps_log_init(least, strcmp(options->log_format, "json") == 0
+                                ? RPS_LOG_JSON
+                                : RPS_LOG_TEXT);
+    while (note != NULL && *note != '\0') {
+        const size_t length = strcspn(note, "\n");
+        const bool ignored = strncmp(note, "ignored: ", 9) == 0 ||
+                             strncmp(note, "task index ", 11) == 0;
+        rps_log(ignored ? RPS_LOG_INFO : RPS_LOG_WARN, "tf_config", "%.*s",
+                (int)length, note);
+        note += length;
+        note += *note == '\n';
+    }
+}
+
+int
+rps_options_read(struct rps_options *options, uint32_t scope,
+        const char *program, const char *usage, bool stop_at_operand, int argc,
+        char **argv)
+{
+    rps_cluster_options cluster;
+    struct rps_reader reader = {.options = options,
+            .cluster = &cluster,
+            .scope = scope,
+            .program = program,
+            .usage = usage,
+            .stop_at_operand = stop_at_operand,
+            .argc = argc,
+            .argv = argv};
+    int code = RPS_EXIT_GO_ON;
+
+    rps_cluster_options_init(&cluster);
+    cluster.task_optional = (scope & (RPS_SCOPE_TOOL | RPS_SCOPE_BENCH)) != 0;
+    if (!rps_options_default(options)) {
+        (void)fprintf(stderr, "%s: out of memory\n", program);
+        return RPS_EXIT_MEMORY;
+    }
+    code = rps_flags_read(&reader);
+    if (code == RPS_EXIT_GO_ON) {
+        code = read_variables(&reader);
+    }
+    if (code == RPS_EXIT_GO_ON) {
+        code = resolve(&reader);
+    }
+    if (code == RPS_EXIT_GO_ON && !options->check_config) {
+        log_notes(options, scope); /* --check-config prints them */
+    }
+    return code;
+}
