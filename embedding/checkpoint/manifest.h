@@ -78,9 +78,6 @@ void rps_ckpt_part_finish(struct rps_ckpt_part *part);
 size_t rps_ckpt_table_find(const struct rps_ckpt_table *tables,
         size_t table_count, const char *name);
 
-/** bytes and xxh3 of one entry {"bytes": 1, "xxh3": "16 hex digits"}. */
-bool rps_ckpt_listed_parse(const json_t *value, struct rps_ckpt_listed *listed);
-
 /**
  * All parts are here: do their rows and digests add up to the manifest's?
  * CORRUPT naming the table.

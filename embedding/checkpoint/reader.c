@@ -3,8 +3,8 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "embedding/checkpoint/fields.h"
 #include "embedding/checkpoint/layout.h"
-#include "embedding/checkpoint/manifest.h"
 
 #include <assert.h>
 #include <inttypes.h>

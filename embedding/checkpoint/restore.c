@@ -211,6 +211,33 @@ read_parts(struct restore *r, struct rps_error *error)
                         : RPS_OK;
 }
 
+/* Every slot of this PS is in a part that is here: else rows would be
+ * missing and nobody would notice. */
+static rps_status
+check_slots(const struct restore *r, struct rps_error *error)
+{
+    const struct rps_restore *how = r->how;
+
+    for (uint32_t s = 0; s < RPS_SLOT_COUNT; s++) {
+        bool there = !how->owns(how->context, (uint64_t)s << 52);
+
+        for (uint32_t i = 0; i < r->manifest.part_count && !there; i++) {
+            const struct rps_ckpt_part *part = &r->parts[i];
+
+            there = part->root != NULL && s >= part->slot_first &&
+                    s <= part->slot_last;
+        }
+        if (!there) {
+            return rps_fail(error,
+                    r->all_parts ? RPS_E_CORRUPT : RPS_E_NOT_FOUND,
+                    "%s: slot %" PRIu32
+                    " of this PS is in no part file that is here",
+                    r->folder.path, s);
+        }
+    }
+    return RPS_OK;
+}
+
 static rps_status
 check_manifest(const struct restore *r, struct rps_error *error)
 {
@@ -243,6 +270,9 @@ restore_all(struct restore *r, const char *path, struct rps_error *error)
     }
     if (status == RPS_OK) {
         status = read_parts(r, error);
+    }
+    if (status == RPS_OK) {
+        status = check_slots(r, error);
     }
     for (size_t i = 0; i < r->manifest.table_count && status == RPS_OK; i++) {
         status = restore_table(r, &r->manifest.tables[i], error);

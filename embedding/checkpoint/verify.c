@@ -6,6 +6,7 @@
 #include "base/spec.h"
 #include "base/text.h"
 #include "embedding/checkpoint/checkpoint.h"
+#include "embedding/checkpoint/fields.h"
 #include "embedding/checkpoint/layout.h"
 #include "embedding/checkpoint/list.h"
 #include "embedding/checkpoint/manifest.h"

@@ -28,8 +28,8 @@ void folder_remove(const char *path);
 
 /**
  * Empty stores of n PS; dirs[n], or one for all. Tables: "emb" (adagrad),
- * "lazy" (adam), "plain" (sgd), "empty", "wide" (3 MiB a part and more),
- * "w" (dense). fill() writes their rows.
+ * "lazy" (adam), "plain" (sgd), "empty", "wide" (above 2 MiB in each of 2
+ * parts), "w" (dense). fill() writes their rows.
  */
 void job_make(struct job *job, const char *dir, uint32_t parts);
 void job_fill(struct job *job);

@@ -2,7 +2,7 @@
 /* Two phases, several PS at once, and what stays on the disk. */
 #include "base/file.h"
 #include "base/text.h"
-#include "fixture.h"
+#include "tests/unit/embedding/checkpoint/fixture.h"
 
 #include <check.h>
 #include <dirent.h>

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "fixture.h"
+#include "tests/unit/embedding/checkpoint/fixture.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -45,18 +45,36 @@ add_files(const char *below)
     closedir(dir);
 }
 
+static char master[256]; /* saved once; each test damages a copy */
+
 static void
-setup(void)
+save_master(void)
 {
     struct job writer;
 
-    folder_make(folder);
-    snprintf(step_path, sizeof(step_path), "%s/ckpt-000000000020", folder);
-    job_make(&writer, folder, 2);
+    folder_make(master);
+    job_make(&writer, master, 2);
     job_fill(&writer);
     job_save(&writer, 10, 0);
     job_save(&writer, STEP, 0);
     job_finish(&writer);
+}
+
+static void
+remove_master(void)
+{
+    folder_remove(master);
+}
+
+static void
+setup(void)
+{
+    char command[600];
+
+    folder_make(folder);
+    snprintf(command, sizeof(command), "cp -r '%s/.' '%s'", master, folder);
+    ck_assert_int_eq(system(command), 0);
+    snprintf(step_path, sizeof(step_path), "%s/ckpt-000000000020", folder);
     job_make(&reader, folder, 1); /* reads every part */
     add_files("");
 }
@@ -358,6 +376,17 @@ START_TEST(a_file_that_this_version_does_not_know_is_not_passed_over)
 }
 END_TEST
 
+START_TEST(slots_that_no_part_has_are_refused)
+{
+    json_t *part = load("part-0-of-2.json");
+
+    json_object_set_new(part, "slots", json_pack("[i, i]", 0, 2046));
+    forge_part(part);
+    expect_refused("slot 2047", RPS_E_CORRUPT);
+    json_decref(part);
+}
+END_TEST
+
 START_TEST(a_symbolic_link_is_refused)
 {
     struct kept kept = keep_file("table-emb/0-of-2.keys.npy");
@@ -443,6 +472,60 @@ START_TEST(no_field_of_the_manifest_is_trusted)
 }
 END_TEST
 
+/* One value of a part file replaced, at any depth, with checksums that hold. */
+static void
+try_values(json_t *part, json_t *object, const char *field)
+{
+    static const char *const values[] = {"-1", "\"x\"", "[]", "{\"a\":[]}",
+            "1.5", "9223372036854775807", "null", "true"};
+    json_t *old = json_incref(json_object_get(object, field));
+
+    for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
+        rps_status status;
+
+        json_object_set_new(
+                object, field, json_loads(values[v], JSON_DECODE_ANY, NULL));
+        forge_part(part);
+        status = job_restore_part(&reader, STEP, 0, NULL);
+        if (status != RPS_E_CORRUPT && status != RPS_E_UNSUPPORTED) {
+            ck_abort_msg(
+                    "%s: %s: %s", field, values[v], rps_status_str(status));
+        }
+        if (rps_store_count(reader.stores[0]) != 0) {
+            ck_abort_msg("%s: %s: something was loaded", field, values[v]);
+        }
+    }
+    json_object_set_new(object, field, old);
+    forge_part(part);
+}
+
+START_TEST(no_field_of_a_part_file_is_trusted)
+{
+    static const char *const fields[] = {"format", "part", "parts", "step",
+            "epoch", "slots", "tables", "files"};
+    json_t *part = load("part-0-of-2.json");
+    json_t *table = json_object_get(json_object_get(part, "tables"), "emb");
+    json_t *listed = json_object_get(part, "files");
+    json_t *entry = json_object_get(listed, "table-emb/0-of-2.rows.npy");
+
+    for (size_t f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {
+        try_values(part, part, fields[f]);
+    }
+    try_values(part, table, "spec");
+    try_values(part, table, "rows");
+    try_values(part, table, "digest");
+    try_values(part, table, "pushes");
+    try_values(part, json_object_get(table, "spec"), "dimension");
+    try_values(part, json_object_get(table, "spec"), "optimizer");
+    try_values(part, listed, "table-emb/0-of-2.rows.npy");
+    try_values(part, entry, "bytes");
+    try_values(part, entry, "xxh3");
+    job_restore(&reader, STEP);
+    job_check_rows(&reader);
+    json_decref(part);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -452,6 +535,7 @@ main(void)
     int failed = 0;
 
     tcase_set_timeout(tcase, 120);
+    tcase_add_unchecked_fixture(tcase, save_master, remove_master);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_truncated_file_is_named);
     tcase_add_test(tcase, a_longer_file_is_named);
@@ -463,10 +547,12 @@ main(void)
     tcase_add_test(tcase, names_that_lead_out_of_the_folder_are_refused);
     tcase_add_test(
             tcase, a_file_that_this_version_does_not_know_is_not_passed_over);
+    tcase_add_test(tcase, slots_that_no_part_has_are_refused);
     tcase_add_test(tcase, a_symbolic_link_is_refused);
     tcase_add_test(tcase, row_counts_that_disagree_are_refused);
     tcase_add_test(tcase, a_table_name_that_is_a_path_is_refused);
     tcase_add_test(tcase, no_field_of_the_manifest_is_trusted);
+    tcase_add_test(tcase, no_field_of_a_part_file_is_trusted);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

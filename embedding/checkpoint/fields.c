@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "embedding/checkpoint/fields.h"
+
+#include "base/spec.h"
+#include "base/text.h"
+#include "embedding/checkpoint/layout.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+rps_status
+rps_ckpt_bad_field(struct rps_error *error, const char *where,
+        const char *field, const char *wanted)
+{
+    return rps_fail(
+            error, RPS_E_CORRUPT, "%s: \"%s\" is not %s", where, field, wanted);
+}
+
+bool
+rps_ckpt_get_u64(
+        const json_t *object, const char *field, uint64_t max, uint64_t *out)
+{
+    const json_t *value = json_object_get(object, field);
+
+    if (!json_is_integer(value) || json_integer_value(value) < 0) {
+        return false;
+    }
+    *out = (uint64_t)json_integer_value(value);
+    return *out <= max;
+}
+
+bool
+rps_ckpt_get_u64_text(const json_t *object, const char *field, uint64_t *out)
+{
+    const char *text = json_string_value(json_object_get(object, field));
+
+    return text != NULL && rps_parse_u64(text, out);
+}
+
+bool
+rps_ckpt_get_digest(const json_t *object, struct rps_digest *out)
+{
+    const char *text = json_string_value(json_object_get(object, "digest"));
+
+    return text != NULL && rps_digest_parse(text, out);
+}
+
+bool
+rps_ckpt_listed_parse(const json_t *value, struct rps_ckpt_listed *listed)
+{
+    const char *hex = json_string_value(json_object_get(value, "xxh3"));
+
+    return rps_ckpt_get_u64(value, "bytes", INT64_MAX, &listed->bytes) &&
+           hex != NULL && strlen(hex) == 16 &&
+           rps_parse_hex64(hex, &listed->sum);
+}
+
+rps_status
+rps_ckpt_load_root(const char *text, size_t n, const char *where,
+        json_t **root_out, struct rps_error *error)
+{
+    json_error_t at;
+    uint64_t format;
+
+    *root_out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
+    if (*root_out == NULL) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "%s: not JSON at line %d column %d: %s", where, at.line,
+                at.column, at.text);
+    }
+    if (!rps_ckpt_get_u64(*root_out, "format", INT64_MAX, &format)) {
+        return rps_ckpt_bad_field(error, where, "format", "a number");
+    }
+    if (format != RPS_CKPT_FORMAT) {
+        return rps_fail(error, RPS_E_UNSUPPORTED,
+                "%s: format %" PRIu64 "; this version reads format %u", where,
+                format, RPS_CKPT_FORMAT);
+    }
+    return RPS_OK;
+}
+
+/* One table's "spec", named as the object's key says. */
+static rps_status
+parse_spec(const json_t *value, const char *name, const char *where,
+        rps_table_spec *spec, struct rps_error *error)
+{
+    struct rps_error cause = {""};
+    char why[512] = "";
+    rps_status status;
+
+    if (!json_is_object(value)) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "%s: table \"%.130s\" has no "
+                "\"spec\"",
+                where, name);
+    }
+    status = rps_spec_from_value(value, spec, &cause);
+    if (status == RPS_OK) {
+        status = rps_table_spec_check(spec, why, sizeof(why));
+        rps_fail(&cause, status, "%s", why);
+    }
+    if (status == RPS_OK && strcmp(spec->name, name) != 0) {
+        status = rps_fail(
+                &cause, RPS_E_CORRUPT, "its spec names \"%s\"", spec->name);
+    }
+    if (status == RPS_OK) {
+        return RPS_OK;
+    }
+    /* what is legal but not built stays UNSUPPORTED: the file is whole */
+    return rps_fail(error, status == RPS_E_INVAL ? RPS_E_CORRUPT : status,
+            "%s: table \"%.130s\": %s", where, name, cause.text);
+}
+
+static rps_status
+parse_table(const char *name, const json_t *value, bool in_part,
+        const char *where, struct rps_ckpt_table *table,
+        struct rps_error *error)
+{
+    rps_status status = parse_spec(
+            json_object_get(value, "spec"), name, where, &table->spec, error);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    table->pushes = 0;
+    if (!rps_ckpt_get_u64(value, "rows", INT64_MAX, &table->rows) ||
+            !rps_ckpt_get_digest(value, &table->digest) ||
+            (in_part &&
+                    !rps_ckpt_get_u64_text(value, "pushes", &table->pushes))) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "%s: table %s: rows, digest or pushes are missing or not "
+                "such values",
+                where, name);
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_ckpt_parse_tables(const json_t *root, bool in_part, const char *where,
+        struct rps_ckpt_table **tables_out, size_t *count_out,
+        struct rps_error *error)
+{
+    json_t *object = json_object_get(root, "tables");
+    struct rps_ckpt_table *tables;
+    const char *name;
+    json_t *value;
+
+    *count_out = 0;
+    *tables_out = NULL;
+    if (!json_is_object(object)) {
+        return rps_ckpt_bad_field(error, where, "tables", "an object");
+    }
+    tables = calloc(json_object_size(object) + 1, sizeof(*tables));
+    if (tables == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", where);
+    }
+    *tables_out = tables;
+    json_object_foreach(object, name, value)
+    {
+        rps_status status = parse_table(
+                name, value, in_part, where, &tables[*count_out], error);
+
+        if (status != RPS_OK) {
+            return status;
+        }
+        (*count_out)++;
+    }
+    return RPS_OK;
+}
