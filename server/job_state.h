@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the step authority share: job.c (members and the start),
+ * job_step.c (STEP_END), job_timer.c (lost and missing replicas).
+ *
+ * Everything here is guarded by service->lock.
+ */
+#ifndef RPS_SERVER_JOB_STATE_H
+#define RPS_SERVER_JOB_STATE_H
+
+#include "server/job.h"
+
+/** One replica, by rank. */
+struct rps_replica {
+    bool known;      /* a process said HELLO with this rank */
+    bool started;    /* its STEP_END(0) was answered in this epoch */
+    bool left;       /* it is not waited for */
+    bool restarting; /* another process of this rank waits to join */
+    enum rps_peer_role role;
+    uint64_t client;      /* the process that has the rank */
+    uint32_t connections; /* of that client */
+    uint64_t lost_ms;     /* clock when the last one closed; 0: not lost */
+    char peer[64];
+    uint64_t ended; /* last step it ended */
+    double loss;    /* of that step; NaN: none */
+    uint32_t wishes;
+    struct rps_parked *joining; /* its STEP_END(0) */
+    struct rps_parked *waiting; /* its STEP_END(ended) */
+};
+
+struct rps_job {
+    struct rps_service *service; /* set before start */
+    pthread_t timer;             /* set before start */
+    pthread_cond_t timer_cond;
+    bool stop;
+
+    struct rps_replica *members; /* [member_count]; ranks beyond are unknown */
+    uint32_t member_count;
+
+    bool begun;   /* a RESTORE came */
+    bool started; /* all members' STEP_END(0) were answered */
+    rps_terms terms;
+    uint64_t begin_step;
+    uint64_t decided;              /* sync: last step with a decision */
+    struct rps_wire_decision last; /* that decision; owns its ranks */
+    bool stopping;                 /* the chief wished to stop */
+    uint64_t save_step;            /* async: the barrier m; 0: none */
+    bool save_ready;               /* the chief was told to save m */
+    uint64_t report_ms; /* clock of the next "waiting" line; 0: none */
+};
+
+/** Members 0..count-1 exist; false: no memory. */
+bool rps_job_grow_locked(struct rps_job *job, uint32_t count);
+/** Ranks that this epoch waits for. */
+uint32_t rps_job_replicas(const struct rps_job *job);
+/** The timer looks again. */
+void rps_job_wake_locked(struct rps_job *job);
+/** Answer everybody who waits for a step. */
+void rps_job_fail_waiting_locked(struct rps_job *job,
+        struct rps_answers *answers, rps_status status, const char *why);
+/** Answer everybody who waits for the start. */
+void rps_job_fail_joining_locked(struct rps_job *job,
+        struct rps_answers *answers, rps_status status, const char *why);
+/** STEP_END(0): park until all are here. */
+rps_status rps_job_join_locked(
+        struct rps_request *request, struct rps_job *job);
+void *rps_job_timer_main(void *context);
+
+#endif /* RPS_SERVER_JOB_STATE_H */

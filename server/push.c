@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns PUSH_GRADIENTS: collects the frames of a push, then applies it
+ * (async) or stores it for the decision of its step (sync).
+ */
+#include "base/log.h"
+#include "server/sections.h"
+#include "server/state.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void
+rps_pushed_clear(struct rps_pushed *push)
+{
+    while (push->first != NULL) {
+        struct rps_push_frame *frame = push->first;
+
+        push->first = frame->next;
+        free(frame->bytes);
+        free(frame);
+    }
+    memset(push, 0, sizeof(*push));
+}
+
+static bool
+is_sync(const struct rps_service *service)
+{
+    return service->terms.mode == RPS_MODE_SYNC;
+}
+
+/* The rest of this push, up to its last frame, gets this answer. */
+static void
+settle(struct rps_pushed *push, rps_status verdict, const struct rps_error *why)
+{
+    while (push->first != NULL) {
+        struct rps_push_frame *frame = push->first;
+
+        push->first = frame->next;
+        free(frame->bytes);
+        free(frame);
+    }
+    push->last = NULL;
+    push->settled = true;
+    push->verdict = verdict;
+    push->why = *why;
+}
+
+static rps_status
+late(struct rps_request *request, uint64_t step)
+{
+    atomic_fetch_add(&request->service->late, 1);
+    return rps_fail(&request->error, RPS_E_INVAL,
+            "PUSH_GRADIENTS of step %" PRIu64 " came after its decision: step"
+            " %" PRIu64 " is applied; it was dropped",
+            step, atomic_load(&request->service->step));
+}
+
+/* A sync push is known by its step and rank; is it new and due? */
+static rps_status
+judge_sync(struct rps_request *request, struct rps_pushed *push)
+{
+    struct rps_service *service = request->service;
+    uint32_t rank = request->session->rank;
+    uint64_t applied = atomic_load(&service->step);
+    rps_status verdict = RPS_OK;
+    bool known;
+
+    if (rank >= service->terms.replica_count) {
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "PUSH_GRADIENTS in sync mode comes from a replica of rank"
+                " 0..%" PRIu32 "; this connection's HELLO named %s",
+                service->terms.replica_count - 1,
+                rank == RPS_NO_RANK ? "none" : "a higher one");
+    }
+    pthread_mutex_lock(&service->lock);
+    known = rps_verdicts_find(
+            &service->contributed[rank].verdicts, push->step, &verdict);
+    pthread_mutex_unlock(&service->lock);
+    if (known) {
+        (void)rps_fail(&request->error, verdict,
+                "step %" PRIu64 " of rank %" PRIu32 " was pushed before",
+                push->step, rank);
+        settle(push, verdict, &request->error);
+        return RPS_OK;
+    }
+    if (push->step <= applied) {
+        return late(request, push->step);
+    }
+    if (push->step > applied + 1) {
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "PUSH_GRADIENTS of step %" PRIu64 ", but this PS has applied"
+                " step %" PRIu64 ": the decision of step %" PRIu64
+                " is missing here",
+                push->step, applied, push->step - 1);
+    }
+    return RPS_OK;
+}
+
+static bool
+continues(const struct rps_pushed *push, const struct rps_header *header)
+{
+    return push->open && push->step == header->step &&
+           push->number == header->number && push->epoch == header->epoch;
+}
+
+static void
+begin(struct rps_request *request, struct rps_pushed *push)
+{
+    const struct rps_header *header = &request->message->header;
+    rps_status status = RPS_OK;
+
+    rps_pushed_clear(push);
+    push->open = true;
+    push->step = header->step;
+    push->number = header->number;
+    push->epoch = header->epoch;
+    if (is_sync(request->service)) {
+        status = judge_sync(request, push);
+    }
+    if (status != RPS_OK) {
+        settle(push, status, &request->error);
+    }
+}
+
+static rps_status
+check_sections(struct rps_request *request)
+{
+    struct rps_parts parts;
+    rps_status status = rps_parts_collect(request->service, request->message,
+            RPS_KIND_BIT(RPS_SECTION_KEYS) | RPS_KIND_BIT(RPS_SECTION_ROWS),
+            RPS_KIND_BIT(RPS_SECTION_COUNTS), &parts, &request->error);
+
+    if (status == RPS_OK) {
+        status = rps_parts_status(&parts);
+    }
+    rps_parts_finish(&parts);
+    return status;
+}
+
+static rps_status
+copy_frame(const struct rps_message *message, struct rps_push_frame **out)
+{
+    size_t length = RPS_HEADER_BYTES + message->header.body_bytes;
+    struct rps_push_frame *frame = calloc(1, sizeof(*frame));
+    size_t into = (size_t)((const uint8_t *)message->sections - message->frame);
+
+    *out = frame;
+    if (frame == NULL) {
+        return RPS_E_NOMEM;
+    }
+    frame->bytes = malloc(length);
+    if (frame->bytes == NULL) {
+        free(frame);
+        *out = NULL;
+        return RPS_E_NOMEM;
+    }
+    memcpy(frame->bytes, message->frame, length);
+    frame->message = *message;
+    frame->message.frame = frame->bytes;
+    frame->message.sections =
+            (const struct rps_section *)(const void *)(frame->bytes + into);
+    return RPS_OK;
+}
+
+static rps_status
+keep_frame(struct rps_request *request, struct rps_pushed *push)
+{
+    uint64_t bytes_max = request->service->terms.step_bytes_max;
+    struct rps_push_frame *frame;
+
+    push->bytes += request->message->header.body_bytes;
+    if (push->bytes > bytes_max) {
+        return rps_fail(&request->error, RPS_E_LIMIT,
+                "PUSH_GRADIENTS of step %" PRIu64 " exceeds step_bytes_max,"
+                " which is %" PRIu64 " bytes a replica and PS: raise"
+                " --step-bytes-max or push fewer rows a step",
+                push->step, bytes_max);
+    }
+    if (copy_frame(request->message, &frame) != RPS_OK) {
+        return rps_fail(&request->error, RPS_E_NOMEM,
+                "no memory to hold a push of step %" PRIu64, push->step);
+    }
+    if (push->last != NULL) {
+        push->last->next = frame;
+    } else {
+        push->first = frame;
+    }
+    push->last = frame;
+    push->frame_count++;
+    return RPS_OK;
+}
+
+/* Give the push to the decision of its step; a second one is dropped. */
+static rps_status
+store(struct rps_request *request, struct rps_pushed *push)
+{
+    struct rps_service *service = request->service;
+    struct rps_contributed *to;
+    rps_status verdict = RPS_OK;
+
+    pthread_mutex_lock(&service->lock);
+    to = &service->contributed[request->session->rank];
+    if (!rps_verdicts_find(&to->verdicts, push->step, &verdict)) {
+        rps_pushed_clear(&to->push);
+        to->push = *push;
+        to->stored = true;
+        rps_verdicts_keep(&to->verdicts, push->step, RPS_OK);
+        push->first = NULL;
+    }
+    pthread_mutex_unlock(&service->lock);
+    return verdict;
+}
+
+/* c of async: the largest step that was applied. */
+static void
+raise_step(struct rps_service *service, uint64_t step)
+{
+    uint64_t seen = atomic_load(&service->step);
+
+    while (seen < step &&
+            !atomic_compare_exchange_weak(&service->step, &seen, step)) {
+    }
+}
+
+static rps_status
+apply_now(struct rps_request *request, const struct rps_pushed *push)
+{
+    const struct rps_update update = {
+            .step = push->step, .t = 0, .learning_rate = NAN, .scale = 1.0f};
+    const struct rps_message **messages =
+            calloc(push->frame_count + 1, sizeof(*messages));
+    size_t count = 0;
+    size_t next_table = 0;
+    rps_status status;
+
+    if (messages == NULL) {
+        return rps_fail(&request->error, RPS_E_NOMEM, "no memory to apply");
+    }
+    for (struct rps_push_frame *frame = push->first; frame != NULL;
+            frame = frame->next) {
+        messages[count++] = &frame->message;
+    }
+    if (count == 0) {
+        messages[count++] = request->message; /* one frame, not copied */
+    }
+    status = rps_apply_messages(request->service, messages, count, &update,
+            &next_table, &request->error);
+    free(messages);
+    if (status == RPS_OK) {
+        raise_step(request->service, push->step);
+    }
+    return status;
+}
+
+/* Is one frame of async, applied from where it lies? */
+static bool
+applies_in_place(
+        const struct rps_request *request, const struct rps_pushed *push)
+{
+    return !is_sync(request->service) && push->first == NULL &&
+           (request->message->header.flags & RPS_FLAG_MORE) == 0;
+}
+
+static rps_status
+take_frame(struct rps_request *request, struct rps_pushed *push, bool more)
+{
+    rps_status status = check_sections(request);
+
+    if (status == RPS_OK && !applies_in_place(request, push)) {
+        status = keep_frame(request, push);
+    }
+    if (status == RPS_OK && !more) {
+        status = is_sync(request->service) ? store(request, push)
+                                           : apply_now(request, push);
+    }
+    if (status != RPS_OK) {
+        settle(push, status, &request->error);
+    }
+    return status;
+}
+
+rps_status
+rps_serve_push(struct rps_request *request)
+{
+    struct rps_pushed *push = &request->session->push;
+    const struct rps_header *header = &request->message->header;
+    bool more = (header->flags & RPS_FLAG_MORE) != 0;
+    rps_status status;
+
+    if (!continues(push, header)) {
+        begin(request, push);
+    }
+    if (push->settled) {
+        status = push->verdict;
+        request->error = push->why;
+    } else {
+        status = take_frame(request, push, more);
+    }
+    if (!more) {
+        rps_pushed_clear(push);
+    }
+    return status;
+}

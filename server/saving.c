@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns SAVE and RESTORE as requests and as tasks of the writer thread.
+ * Leaves files to embedding/checkpoint.
+ */
+#include "base/log.h"
+#include "base/spec.h"
+#include "server/job.h"
+#include "server/state.h"
+#include "server/writer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct rps_checkpoint_id
+checkpoint_id(const struct rps_service *service, const struct rps_task *task)
+{
+    struct rps_checkpoint_id id = {.dir = service->options.checkpoint_dir,
+            .step = task->step,
+            .epoch = task->epoch,
+            .part = service->options.ps_index,
+            .parts = service->options.ps_count};
+
+    return id;
+}
+
+/* What this cut holds is what COMMIT will have saved. */
+static void
+mark_prepared(struct rps_service *service, const struct rps_task *task)
+{
+    pthread_mutex_lock(&service->lock);
+    service->preparing = true;
+    service->preparing_client = task->client;
+    for (size_t i = 0; i < service->change_count; i++) {
+        service->changes[i].prepared = service->changes[i].updates;
+    }
+    pthread_mutex_unlock(&service->lock);
+}
+
+static rps_status
+check_cut(struct rps_service *service, const struct rps_task *task,
+        struct rps_error *error)
+{
+    const struct rps_header header = {
+            .opcode = RPS_OP_SAVE, .epoch = task->epoch};
+    uint64_t applied = atomic_load(&service->step);
+    rps_status status = rps_epoch_check(service, &header, error);
+
+    if (status == RPS_OK && service->terms.mode == RPS_MODE_SYNC &&
+            applied != task->step) {
+        return rps_fail(error, RPS_E_INVAL,
+                "SAVE prepare of step %" PRIu64 ", but this PS has applied"
+                " step %" PRIu64 ": save the step of the decision that"
+                " carries the wish, before the next one ends",
+                task->step, applied);
+    }
+    return status;
+}
+
+static rps_status
+run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
+        struct rps_error *error)
+{
+    const struct rps_checkpoint_id id = checkpoint_id(service, task);
+    struct rps_lane_record *lanes = NULL;
+    size_t lane_count = 0;
+    json_t *part = NULL;
+    rps_status status;
+
+    pthread_rwlock_rdlock(&service->state_lock);
+    pthread_rwlock_wrlock(&service->change_lock);
+    status = check_cut(service, task, error);
+    if (status == RPS_OK) {
+        status = rps_lanes_record(service->lanes, &lanes, &lane_count);
+    }
+    if (status == RPS_OK) {
+        status = rps_checkpoint_prepare(
+                &id, service->store, lanes, lane_count, &part, error);
+    }
+    if (status == RPS_OK) {
+        mark_prepared(service, task);
+    }
+    pthread_rwlock_unlock(&service->change_lock);
+    pthread_rwlock_unlock(&service->state_lock);
+    free(lanes);
+    if (status == RPS_OK) {
+        *text_out = rps_json_text(part);
+        status = *text_out != NULL ? RPS_OK : RPS_E_NOMEM;
+    }
+    return status;
+}
+
+static void
+mark_saved(struct rps_service *service, struct rps_task *task)
+{
+    pthread_mutex_lock(&service->lock);
+    for (size_t i = 0; i < service->change_count; i++) {
+        service->changes[i].updates -= service->changes[i].prepared;
+        service->changes[i].prepared = 0;
+    }
+    service->saved = true;
+    service->saved_step = task->step;
+    pthread_mutex_unlock(&service->lock);
+}
+
+/* Whatever came of it: replicas held at this step may go on. */
+static void
+release_held(struct rps_service *service, struct rps_task *task)
+{
+    pthread_mutex_lock(&service->lock);
+    service->preparing = false;
+    if (service->job != NULL) {
+        rps_job_saved_locked(service->job, task->step, &task->answers);
+    }
+    pthread_mutex_unlock(&service->lock);
+}
+
+/* Another client is between its PREPARE and its COMMIT or ABORT. */
+static bool
+is_preparing_elsewhere(struct rps_service *service, uint64_t client)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&service->lock);
+    for (struct rps_session *at = service->sessions;
+            at != NULL && service->preparing &&
+            service->preparing_client != client;
+            at = at->next) {
+        found = found || at->client == service->preparing_client;
+    }
+    pthread_mutex_unlock(&service->lock);
+    return found;
+}
+
+static rps_status
+run_commit(struct rps_service *service, struct rps_task *task, char **text_out,
+        struct rps_error *error)
+{
+    const struct rps_checkpoint_id id = checkpoint_id(service, task);
+    rps_status status = rps_checkpoint_commit(
+            &id, task->manifest, strlen(task->manifest), task->keep, error);
+
+    if (status == RPS_OK) {
+        mark_saved(service, task);
+        rps_service_event(service, RPS_LOG_INFO, "checkpoint_saved",
+                "ckpt-%012" PRIu64 " in %s", task->step, id.dir);
+    }
+    release_held(service, task);
+    return status;
+}
+
+static rps_status
+run_abort(struct rps_service *service, struct rps_task *task, char **text_out,
+        struct rps_error *error)
+{
+    const struct rps_checkpoint_id id = checkpoint_id(service, task);
+
+    rps_checkpoint_abort(&id);
+    release_held(service, task);
+    return RPS_OK;
+}
+
+static rps_status
+read_commit(struct rps_request *request, const json_t *object,
+        struct rps_task *task)
+{
+    const char *manifest =
+            json_string_value(json_object_get(object, "manifest"));
+    uint64_t keep = 0;
+    rps_status status =
+            rps_json_u64(object, "keep", UINT32_MAX, &keep, &request->error);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    if (manifest == NULL) {
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "SAVE commit needs manifest, the manifest's text");
+    }
+    task->keep = (uint32_t)keep;
+    task->manifest = strdup(manifest);
+    return task->manifest != NULL ? RPS_OK : RPS_E_NOMEM;
+}
+
+static rps_status
+wish_save(struct rps_request *request)
+{
+    struct rps_service *service = request->service;
+    bool chief;
+
+    if (service->options.ps_index != 0) {
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "SAVE wish: wishes go to PS 0, this is PS %" PRIu32,
+                service->options.ps_index);
+    }
+    pthread_mutex_lock(&service->lock);
+    chief = rps_chief_connected_locked(service);
+    if (chief) {
+        atomic_fetch_or(&service->wishes, RPS_WISH_SAVE);
+    }
+    pthread_mutex_unlock(&service->lock);
+    return chief ? RPS_OK
+                 : rps_fail(&request->error, RPS_E_NOT_FOUND,
+                           "no chief is connected that could save");
+}
+
+static rps_status
+plan_save(struct rps_request *request, const json_t *object, const char *action,
+        struct rps_task *task)
+{
+    const struct rps_header *header = &request->message->header;
+    rps_status status =
+            rps_epoch_check(request->service, header, &request->error);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    if (request->session->rank != 0 && request->session->rank != RPS_NO_RANK) {
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "SAVE %s comes from the chief (rank 0), not from rank"
+                " %" PRIu32,
+                action, request->session->rank);
+    }
+    if (request->service->options.checkpoint_dir == NULL) {
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "SAVE: PS %" PRIu32 " has no checkpoint_dir; set"
+                " --checkpoint-dir, the same for the whole job",
+                request->service->options.ps_index);
+    }
+    if (strcmp(action, "prepare") == 0 &&
+            is_preparing_elsewhere(
+                    request->service, request->session->client)) {
+        return rps_fail(&request->error, RPS_E_RETRY_LATER,
+                "SAVE prepare: another client has prepared a checkpoint and"
+                " neither committed nor aborted it yet");
+    }
+    task->step = header->step;
+    task->epoch = header->epoch;
+    task->client = request->session->client;
+    task->is_save = true;
+    if (strcmp(action, "commit") == 0) {
+        task->run = run_commit;
+        return read_commit(request, object, task);
+    }
+    task->run = strcmp(action, "prepare") == 0 ? run_prepare : run_abort;
+    return RPS_OK;
+}
+
+rps_status
+rps_serve_save(struct rps_request *request)
+{
+    struct rps_task task = {0};
+    const char *action;
+    json_t *object;
+    rps_status status = rps_request_json(request, &object);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    action = json_string_value(json_object_get(object, "action"));
+    if (action != NULL && strcmp(action, "wish") == 0) {
+        status = wish_save(request);
+    } else if (action == NULL || (strcmp(action, "prepare") != 0 &&
+                                         strcmp(action, "commit") != 0 &&
+                                         strcmp(action, "abort") != 0)) {
+        status = rps_fail(&request->error, RPS_E_INVAL,
+                "SAVE: action is \"%s\"; prepare, commit, abort or wish is"
+                " allowed",
+                action != NULL ? action : "");
+    } else {
+        status = plan_save(request, object, action, &task);
+        if (status == RPS_OK) {
+            status = rps_writer_submit(request, &task);
+        }
+    }
+    json_decref(object);
+    return status;
+}
+
+/** Everything a new epoch needs, made before anything is changed. */
+struct fresh {
+    struct rps_store *store;
+    struct rps_contributed *contributed;
+    json_t *manifest; /* NULL at step 0 */
+    json_t *data_position;
+    struct rps_lane_record *lanes;
+    size_t lane_count;
+};
+
+static bool
+owns(void *context, uint64_t hash)
+{
+    const struct rps_service *service = context;
+
+    return rps_route_owner(&service->route, hash) == service->options.ps_index;
+}
+
+static rps_status
+load(struct rps_service *service, const struct rps_task *task,
+        struct fresh *fresh, struct rps_error *error)
+{
+    struct rps_restore restore = {.dir = service->options.checkpoint_dir,
+            .step = task->step,
+            .part = service->options.ps_index,
+            .parts = service->options.ps_count,
+            .owns = owns,
+            .context = service};
+    json_t *position;
+    rps_status status;
+
+    if (restore.dir == NULL) {
+        return rps_fail(error, RPS_E_NOT_FOUND,
+                "RESTORE of step %" PRIu64 ": PS %" PRIu32
+                " has no checkpoint_dir",
+                task->step, service->options.ps_index);
+    }
+    status = rps_checkpoint_restore(&restore, fresh->store, &fresh->manifest,
+            &fresh->lanes, &fresh->lane_count, error);
+    if (status == RPS_OK) {
+        position = json_object_get(fresh->manifest, "data_position");
+        if (position != NULL && !json_is_null(position)) {
+            fresh->data_position = json_incref(position);
+        }
+    }
+    return status;
+}
+
+static rps_status
+make_fresh(struct rps_service *service, const struct rps_task *task,
+        struct fresh *fresh, struct rps_error *error)
+{
+    rps_status status =
+            rps_store_create(&fresh->store, service->options.job_seed);
+
+    fresh->contributed = rps_contributed_create(task->terms.replica_count);
+    if (status != RPS_OK || fresh->contributed == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "RESTORE: no memory");
+    }
+    return task->step > 0 ? load(service, task, fresh, error) : RPS_OK;
+}
+
+static void
+drop_fresh(struct fresh *fresh, uint32_t replica_count)
+{
+    rps_contributed_destroy(fresh->contributed, replica_count);
+    rps_store_destroy(fresh->store);
+    json_decref(fresh->manifest);
+    json_decref(fresh->data_position);
+    free(fresh->lanes);
+}
+
+static rps_status
+check_epoch(
+        struct rps_service *service, uint32_t epoch, struct rps_error *error)
+{
+    uint32_t own = atomic_load(&service->epoch);
+
+    return epoch > own ? RPS_OK
+                       : rps_fail(error, RPS_E_INVAL,
+                                 "RESTORE: epoch %" PRIu32
+                                 " must exceed this PS's, which is %" PRIu32,
+                                 epoch, own);
+}
+
+/* state_lock exclusive. *fresh and the old state change places. */
+static rps_status
+swap_in(struct rps_service *service, struct rps_task *task, struct fresh *fresh,
+        struct rps_error *error)
+{
+    struct fresh old = {
+            .store = service->store, .contributed = service->contributed};
+    rps_status status = check_epoch(service, task->epoch, error);
+
+    pthread_mutex_lock(&service->lock);
+    if (status == RPS_OK && service->job != NULL &&
+            rps_job_prepare_locked(service->job, task->terms.replica_count) !=
+                    RPS_OK) {
+        status = rps_fail(error, RPS_E_NOMEM, "RESTORE: no memory");
+    }
+    if (status == RPS_OK) {
+        old.data_position = service->data_position;
+        service->data_position = fresh->data_position;
+        service->store = fresh->store;
+        service->contributed = fresh->contributed;
+        service->apply_next = 0;
+        service->terms = task->terms;
+        atomic_store(&service->epoch, task->epoch);
+        atomic_store(&service->step, task->step);
+        service->change_count = 0;
+        service->saved = task->step > 0;
+        service->saved_step = task->step;
+        fresh->store = old.store;
+        fresh->contributed = old.contributed;
+        fresh->data_position = old.data_position;
+        if (service->job != NULL) {
+            rps_job_reset_locked(
+                    service->job, &task->terms, task->step, &task->answers);
+        }
+    }
+    pthread_mutex_unlock(&service->lock);
+    return status;
+}
+
+static char *
+restore_answer(const struct rps_service *service, const struct rps_task *task)
+{
+    json_t *names = json_array();
+    json_t *position = service->data_position != NULL
+                               ? json_incref(service->data_position)
+                               : json_null();
+
+    for (size_t i = 0; i < rps_store_count(service->store); i++) {
+        const rps_table_spec *spec =
+                rps_table_spec_of(rps_store_at(service->store, i));
+
+        json_array_append_new(names, json_string(spec->name));
+    }
+    return rps_json_text(
+            json_pack("{s:I, s:o, s:o}", "step", (json_int_t)task->step,
+                    "data_position", position, "tables", names));
+}
+
+static rps_status
+run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
+        struct rps_error *error)
+{
+    struct fresh fresh = {0};
+    uint32_t replica_count = task->terms.replica_count;
+    rps_status status = make_fresh(service, task, &fresh, error);
+
+    if (status == RPS_OK) {
+        uint32_t old_count;
+
+        pthread_rwlock_wrlock(&service->state_lock);
+        old_count = service->terms.replica_count;
+        status = swap_in(service, task, &fresh, error);
+        if (status == RPS_OK) {
+            replica_count = old_count;
+            *text_out = restore_answer(service, task);
+        }
+        pthread_rwlock_unlock(&service->state_lock);
+    }
+    if (status == RPS_OK) {
+        /* lanes that nobody has used here keep their verdicts */
+        (void)rps_lanes_merge(service->lanes, fresh.lanes, fresh.lane_count);
+        rps_service_event(service, RPS_LOG_INFO, "job_begun",
+                "epoch %" PRIu32 ", step %" PRIu64 ", %s, %" PRIu32 " replicas",
+                task->epoch, task->step,
+                task->terms.mode == RPS_MODE_SYNC ? "sync" : "async",
+                task->terms.replica_count);
+    }
+    drop_fresh(&fresh, replica_count);
+    return status == RPS_OK && *text_out == NULL ? RPS_E_NOMEM : status;
+}
+
+static rps_status
+read_choice(const json_t *object, const char *key, const char *zero,
+        const char *one, int *out, struct rps_error *error)
+{
+    const json_t *field = json_object_get(object, key);
+    const char *text = json_string_value(field);
+
+    if (field == NULL) {
+        return RPS_OK;
+    }
+    if (text != NULL && (strcmp(text, zero) == 0 || strcmp(text, one) == 0)) {
+        *out = strcmp(text, one) == 0;
+        return RPS_OK;
+    }
+    return rps_fail(error, RPS_E_INVAL,
+            "RESTORE: %s is \"%s\"; %s or %s is allowed", key,
+            text != NULL ? text : "", zero, one);
+}
+
+static rps_status
+read_terms(const json_t *object, struct rps_task *task, struct rps_error *error)
+{
+    uint64_t epoch = 0, replicas = 1;
+    uint64_t timeout_ms = task->terms.step_timeout_ms;
+    int sync = 0, mean = 0;
+    rps_status status =
+            read_choice(object, "mode", "async", "sync", &sync, error);
+
+    if (status == RPS_OK) {
+        status = read_choice(object, "combine", "sum", "mean", &mean, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_json_u64(object, "epoch", UINT32_MAX, &epoch, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_json_u64(
+                object, "replicas", RPS_REPLICAS_MAX, &replicas, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_json_u64(
+                object, "step_timeout_ms", UINT32_MAX, &timeout_ms, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_json_u64(object, "step_bytes_max", UINT64_MAX,
+                &task->terms.step_bytes_max, error);
+    }
+    if (status == RPS_OK) {
+        status =
+                rps_json_u64(object, "step", 999999999999u, &task->step, error);
+    }
+    if (status == RPS_OK && replicas == 0) {
+        status = rps_fail(error, RPS_E_INVAL, "RESTORE: replicas is 0");
+    }
+    task->epoch = (uint32_t)epoch;
+    task->terms.mode = sync != 0 ? RPS_MODE_SYNC : RPS_MODE_ASYNC;
+    task->terms.combine = mean != 0 ? RPS_COMBINE_MEAN : RPS_COMBINE_SUM;
+    task->terms.replica_count = (uint32_t)replicas;
+    task->terms.step_timeout_ms = (uint32_t)timeout_ms;
+    return status;
+}
+
+rps_status
+rps_serve_restore(struct rps_request *request)
+{
+    struct rps_service *service = request->service;
+    struct rps_task task = {.run = run_restore};
+    json_t *object;
+    rps_status status = rps_request_json(request, &object);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    task.terms.step_timeout_ms = service->options.step_timeout_ms;
+    task.terms.step_bytes_max = service->options.step_bytes_max;
+    status = read_terms(object, &task, &request->error);
+    json_decref(object);
+    if (status == RPS_OK && request->session->rank != 0 &&
+            request->session->rank != RPS_NO_RANK) {
+        status = rps_fail(&request->error, RPS_E_INVAL,
+                "RESTORE comes from the chief (rank 0), not from rank"
+                " %" PRIu32,
+                request->session->rank);
+    }
+    if (status == RPS_OK) {
+        status = check_epoch(service, task.epoch, &request->error);
+    }
+    return status == RPS_OK ? rps_writer_submit(request, &task) : status;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the service share, and who guards each field. The locks,
+ * in the order in which they may be taken:
+ *
+ *   a lane's turn (lane.c) -> state_lock -> change_lock -> lock
+ *     -> lanes' own lock
+ *
+ * No lock is held while a reply callback runs. The event callback may be
+ * called under state_lock, never under `lock`.
+ */
+#ifndef RPS_SERVER_STATE_H
+#define RPS_SERVER_STATE_H
+
+#include "embedding/store.h"
+#include "proto/route.h"
+#include "server/lane.h"
+#include "server/service.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define RPS_TABLES_MAX 4096u
+#define RPS_NO_RANK    UINT32_MAX
+
+enum rps_peer_role {
+    RPS_PEER_NONE,
+    RPS_PEER_CHIEF,
+    RPS_PEER_WORKER,
+    RPS_PEER_LOCAL,
+    RPS_PEER_EVALUATOR
+};
+
+/** A request that is answered later. In service->parked until then. */
+struct rps_parked {
+    struct rps_parked *previous, *next; /* service->parked; lock */
+    struct rps_parked *next_answer;     /* of a list of answers */
+    struct rps_session *session;        /* NULL: closed meanwhile; lock */
+    struct rps_header request;
+    rps_reply_fn *reply;
+    void *context;
+    uint8_t *frame; /* its answer, once there is one; NULL: no memory */
+    size_t frame_bytes;
+};
+
+/** Answers that wait for the locks to be released. Zeroed is empty. */
+struct rps_answers {
+    struct rps_parked *first, *last;
+};
+
+/** One frame of a push, copied. */
+struct rps_push_frame {
+    struct rps_push_frame *next;
+    uint8_t *bytes;
+    struct rps_message message; /* points into bytes */
+};
+
+/** The frames of one push so far, or whole. Zeroed is empty. */
+struct rps_pushed {
+    struct rps_push_frame *first, *last;
+    size_t frame_count;
+    uint64_t bytes;
+    uint64_t step;
+    uint64_t number;
+    uint32_t epoch;
+    bool open;    /* frames with MORE came, the last did not yet */
+    bool settled; /* the rest gets this verdict and is dropped */
+    rps_status verdict;
+    struct rps_error why;
+};
+
+/** What a rank pushed for step c + 1 (sync). */
+struct rps_contributed {
+    bool stored;
+    struct rps_pushed push;
+    struct rps_verdicts verdicts; /* by step */
+};
+
+/** Row updates of a table that no checkpoint holds. */
+struct rps_changes {
+    uint64_t table_id;
+    uint64_t updates;  /* since the last complete checkpoint */
+    uint64_t prepared; /* of them in the prepared cut */
+    bool nonfinite_told;
+};
+
+struct rps_session {
+    struct rps_service *service;         /* set at open */
+    char *peer;                          /* set at open */
+    struct rps_session *previous, *next; /* service->sessions; lock */
+
+    /* written by HELLO under lock; the session's own thread reads freely */
+    bool greeted;
+    enum rps_peer_role role;
+    uint32_t rank; /* RPS_NO_RANK: no member */
+    uint64_t client;
+    struct rps_lane *lane; /* NULL: none named */
+    uint64_t turn;
+
+    struct rps_pushed push; /* session's own thread only */
+    uint32_t replying;      /* reply callbacks in progress; lock */
+};
+
+struct rps_job;
+struct rps_writer;
+
+struct rps_counter {
+    _Atomic uint64_t count;
+    _Atomic uint64_t errors;
+};
+
+struct rps_service {
+    struct rps_service_options options; /* set before start; owns strings */
+    struct rps_route route;             /* set before start */
+    uint64_t incarnation;               /* set before start */
+    uint64_t started_ms;                /* set before start */
+
+    /* Shared by lookups, pushes, assigns; exclusive for what changes the
+     * meaning of a lookup. Prefers writers. */
+    pthread_rwlock_t state_lock;
+    /* Taken after state_lock shared. Shared by what changes rows at once
+     * (ASSIGN, pushes of async), exclusive while a cut is being written: so
+     * lookups go on meanwhile. */
+    pthread_rwlock_t change_lock;
+    struct rps_store *store; /* state_lock */
+    rps_terms terms;         /* state_lock */
+    /* state_lock exclusive, or shared with `lock`; [terms.replica_count] */
+    struct rps_contributed *contributed;
+    size_t apply_next; /* table at which a failed apply goes on; state_lock
+                          exclusive */
+
+    /* Written under state_lock (epoch: exclusive), read anywhere: relaxed
+     * would do where a lock is held, PING reads them without. */
+    _Atomic uint32_t epoch;
+    _Atomic uint64_t step;   /* c */
+    _Atomic uint32_t wishes; /* RPS_WISH_SAVE, _STOP; written under lock */
+    struct rps_counter requests[RPS_OP_LAST + 1];
+    _Atomic uint64_t late;    /* pushes that came after their decision */
+    _Atomic uint64_t dropped; /* contributions that no decision counted */
+
+    pthread_mutex_t lock;   /* guards everything below */
+    pthread_cond_t replied; /* a session's `replying` fell */
+    struct rps_session *sessions;
+    size_t session_count;
+    struct rps_parked *parked;
+    json_t *data_position; /* of the restored checkpoint, or NULL */
+    struct rps_changes *changes;
+    size_t change_count;
+    uint64_t saved_step;       /* newest checkpoint of these tables */
+    bool saved;                /* saved_step means something */
+    uint64_t preparing_client; /* PREPAREd and neither COMMIT nor ABORT yet */
+    bool preparing;
+    struct rps_job *job; /* NULL but at PS 0 */
+
+    struct rps_lanes *lanes;   /* its own lock */
+    struct rps_writer *writer; /* its own thread; its queue is under lock */
+};
+
+/** A request on its way through the service; on the caller's stack. */
+struct rps_request {
+    struct rps_service *service;
+    struct rps_session *session;
+    const struct rps_message *message;
+    rps_reply_fn *reply;
+    void *context;
+    struct rps_error error; /* words of a negative status */
+    char *text;             /* answer of a handler; owned */
+    uint8_t *frame;         /* or a whole answer; owned */
+    size_t frame_bytes;
+    bool parked;                /* somebody else answers it */
+    bool changing;              /* holds change_lock shared */
+    struct rps_answers answers; /* of others, sent after the locks */
+};
+
+/* reply.c */
+
+/** Header of the answer to a request. */
+struct rps_header rps_reply_header(struct rps_service *service,
+        struct rps_session *session, const struct rps_header *request,
+        rps_status status);
+/** A whole answer with an optional text; NULL: no memory. */
+uint8_t *rps_reply_build(struct rps_service *service,
+        struct rps_session *session, const struct rps_header *request,
+        rps_status status, const char *text, size_t *length_out);
+/** Compact text of a value, which is released; NULL: no memory. */
+char *rps_json_text(json_t *value);
+/** The object in the text section; INVAL with words. *out new reference. */
+rps_status rps_request_json(struct rps_request *request, json_t **out);
+/** Unsigned fields: a number or a decimal string; absent: unchanged. */
+rps_status rps_json_u64(const json_t *object, const char *key, uint64_t max,
+        uint64_t *value, struct rps_error *error);
+
+/** Take the request out of the caller's hands; NULL: no memory. */
+struct rps_parked *rps_park_locked(struct rps_request *request);
+/** Give a parked request its answer; it is sent by rps_answers_send(). */
+void rps_answer_locked(struct rps_service *service, struct rps_answers *answers,
+        struct rps_parked *parked, rps_status status, const char *text);
+void rps_answer_frame_locked(struct rps_answers *answers,
+        struct rps_parked *parked, uint8_t *frame, size_t frame_bytes);
+/** Forget a parked request that was given no answer. */
+void rps_parked_drop_locked(
+        struct rps_service *service, struct rps_parked *parked);
+/** Call the callbacks; no lock held. Empties the list. */
+void rps_answers_send(struct rps_service *service, struct rps_answers *answers);
+
+void rps_service_event(struct rps_service *service, int level,
+        const char *event, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+
+/* session.c */
+rps_status rps_serve_hello(struct rps_request *request);
+/** A replica of rank 0 is connected. */
+bool rps_chief_connected_locked(const struct rps_service *service);
+
+/* tables.c, push.c */
+rps_status rps_serve_get_table(struct rps_request *request);
+rps_status rps_serve_lookup(struct rps_request *request);
+rps_status rps_serve_refresh(struct rps_request *request);
+rps_status rps_serve_assign(struct rps_request *request);
+rps_status rps_serve_push(struct rps_request *request);
+void rps_pushed_clear(struct rps_pushed *push);
+
+/* step.c */
+rps_status rps_serve_apply(struct rps_request *request);
+/** Do what the decision in the request asks, if it is due. The caller holds
+ * state_lock as `exclusive` says and gets it back so. */
+rps_status rps_decision_carry(struct rps_request *request, bool exclusive);
+rps_status rps_apply_messages(struct rps_service *service,
+        const struct rps_message *const *messages, size_t count,
+        const struct rps_update *update, size_t *next_table,
+        struct rps_error *error);
+void rps_changes_add(
+        struct rps_service *service, uint64_t table_id, uint64_t updates);
+struct rps_changes *rps_changes_of_locked(
+        struct rps_service *service, uint64_t table_id);
+/** Contributions of replica_count ranks; NULL: no memory. */
+struct rps_contributed *rps_contributed_create(uint32_t replica_count);
+void rps_contributed_destroy(
+        struct rps_contributed *contributed, uint32_t replica_count);
+
+/* saving.c */
+rps_status rps_serve_save(struct rps_request *request);
+rps_status rps_serve_restore(struct rps_request *request);
+
+/* status.c */
+rps_status rps_serve_stat(struct rps_request *request);
+rps_status rps_serve_ping(struct rps_request *request);
+rps_status rps_serve_shutdown(struct rps_request *request);
+json_t *rps_wishes_json(uint32_t wishes);
+
+/** Epochs must be equal: ROLLED_BACK naming both. */
+rps_status rps_epoch_check(struct rps_service *service,
+        const struct rps_header *header, struct rps_error *error);
+
+#endif /* RPS_SERVER_STATE_H */

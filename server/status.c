@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns what the service says of itself: STAT, PING, the words of SIGTERM;
+ * and SHUTDOWN.
+ */
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/spec.h"
+#include "base/text.h"
+#include "server/job.h"
+#include "server/state.h"
+#include "server/writer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+json_t *
+rps_wishes_json(uint32_t wishes)
+{
+    json_t *list = json_array();
+
+    if ((wishes & RPS_WISH_SAVE) != 0) {
+        json_array_append_new(list, json_string("save"));
+    }
+    if ((wishes & RPS_WISH_STOP) != 0) {
+        json_array_append_new(list, json_string("stop"));
+    }
+    return list;
+}
+
+rps_status
+rps_serve_ping(struct rps_request *request)
+{
+    struct rps_service *service = request->service;
+
+    request->text = rps_json_text(json_pack("{s:I, s:I, s:o}", "epoch",
+            (json_int_t)atomic_load(&service->epoch), "step",
+            (json_int_t)atomic_load(&service->step), "wishes",
+            rps_wishes_json(atomic_load(&service->wishes))));
+    return request->text != NULL ? RPS_OK : RPS_E_NOMEM;
+}
+
+static json_t *
+describe_table(struct rps_table *table, bool with_digest)
+{
+    const rps_table_spec *spec = rps_table_spec_of(table);
+    struct rps_table_stats stats;
+    char hex[RPS_DIGEST_HEX_BYTES];
+    json_t *object;
+
+    rps_table_stats_of(table, &stats);
+    object = json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
+            spec->name, "spec", rps_spec_to_value(spec), "rows",
+            (json_int_t)stats.rows, "bytes", (json_int_t)stats.bytes, "lookups",
+            (json_int_t)stats.lookups, "missing", (json_int_t)stats.missing,
+            "pushes", (json_int_t)stats.pushes, "inserted",
+            (json_int_t)stats.inserted, "nonfinite",
+            (json_int_t)stats.nonfinite);
+    if (with_digest) {
+        json_object_set_new(object, "digest",
+                json_string(rps_digest_hex(rps_table_digest(table), hex)));
+    }
+    return object;
+}
+
+static json_t *
+describe_tables(struct rps_store *store, bool with_digests)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < rps_store_count(store); i++) {
+        json_array_append_new(
+                list, describe_table(rps_store_at(store, i), with_digests));
+    }
+    return list;
+}
+
+static json_t *
+describe_requests(struct rps_service *service)
+{
+    json_t *object = json_object();
+
+    for (uint16_t op = 1; op <= RPS_OP_LAST; op++) {
+        uint64_t count = atomic_load(&service->requests[op].count);
+
+        if (count > 0) {
+            json_object_set_new(object, rps_opcode_str(op),
+                    json_pack("{s:I, s:I}", "count", (json_int_t)count,
+                            "errors",
+                            (json_int_t)atomic_load(
+                                    &service->requests[op].errors)));
+        }
+    }
+    return object;
+}
+
+static json_t *
+describe_checkpoints(const struct rps_service *service)
+{
+    json_t *list = json_array();
+    uint64_t *steps = NULL;
+    size_t count = 0;
+
+    if (service->options.checkpoint_dir != NULL &&
+            rps_checkpoint_list(service->options.checkpoint_dir,
+                    service->options.ps_index, service->options.ps_count,
+                    &steps, &count, NULL) == RPS_OK) {
+        for (size_t i = 0; i < count; i++) {
+            json_array_append_new(list, json_integer((json_int_t)steps[i]));
+        }
+        free(steps);
+    }
+    return list;
+}
+
+static bool
+is_unsaved_locked(const struct rps_service *service)
+{
+    for (size_t i = 0; i < service->change_count; i++) {
+        if (service->changes[i].updates > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static json_t *
+describe_service(struct rps_service *service, json_t *checkpoints)
+{
+    char incarnation[24], seed[24];
+    const struct rps_service_options *own = &service->options;
+
+    snprintf(incarnation, sizeof(incarnation), "%016" PRIx64,
+            service->incarnation);
+    snprintf(seed, sizeof(seed), "%" PRIu64, own->job_seed);
+    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:f, s:s?,"
+                     " s:o, s:I, s:I}",
+            "ps_index", (json_int_t)own->ps_index, "ps_count",
+            (json_int_t)own->ps_count, "epoch",
+            (json_int_t)atomic_load(&service->epoch), "step",
+            (json_int_t)atomic_load(&service->step), "mode",
+            service->terms.mode == RPS_MODE_SYNC ? "sync" : "async",
+            "incarnation", incarnation, "job_id", own->job_id, "job_seed", seed,
+            "uptime_seconds",
+            (double)(rps_clock_ms() - service->started_ms) / 1000.0,
+            "checkpoint_dir", own->checkpoint_dir, "checkpoints", checkpoints,
+            "late", (json_int_t)atomic_load(&service->late), "dropped",
+            (json_int_t)atomic_load(&service->dropped));
+}
+
+char *
+rps_service_stat(struct rps_service *service, bool with_digests)
+{
+    json_t *checkpoints = describe_checkpoints(service); /* no lock held */
+    json_t *object;
+
+    pthread_rwlock_rdlock(&service->state_lock);
+    object = describe_service(service, checkpoints);
+    pthread_mutex_lock(&service->lock);
+    json_object_set_new(
+            object, "unsaved", json_boolean(is_unsaved_locked(service)));
+    json_object_set_new(object, "connections",
+            json_integer((json_int_t)service->session_count));
+    if (service->job != NULL) {
+        json_object_set_new(
+                object, "members", rps_job_members_locked(service->job));
+    }
+    pthread_mutex_unlock(&service->lock);
+    json_object_set_new(object, "requests", describe_requests(service));
+    json_object_set_new(
+            object, "tables", describe_tables(service->store, with_digests));
+    pthread_rwlock_unlock(&service->state_lock);
+    return rps_json_text(object);
+}
+
+static rps_status
+run_digests(struct rps_service *service, struct rps_task *task, char **text_out,
+        struct rps_error *error)
+{
+    *text_out = rps_service_stat(service, true);
+    return *text_out != NULL ? RPS_OK : RPS_E_NOMEM;
+}
+
+rps_status
+rps_serve_stat(struct rps_request *request)
+{
+    const struct rps_task task = {.run = run_digests};
+    json_t *object = NULL;
+    bool with_digests = false;
+    rps_status status = RPS_OK;
+
+    if (rps_message_find(request->message, RPS_SECTION_TEXT, 0) != NULL) {
+        status = rps_request_json(request, &object);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    with_digests = json_is_true(json_object_get(object, "digests"));
+    json_decref(object);
+    if (with_digests) { /* reads every row: not on a loop */
+        return rps_writer_submit(request, &task);
+    }
+    request->text = rps_service_stat(request->service, false);
+    return request->text != NULL ? RPS_OK : RPS_E_NOMEM;
+}
+
+/* Each table's part of the words, with state_lock and lock held. */
+static void
+add_unsaved_locked(const struct rps_service *service,
+        const struct rps_changes *changes, struct rps_text *text)
+{
+    struct rps_table *table = rps_store_find(service->store, changes->table_id);
+
+    if (changes->updates == 0 || table == NULL) {
+        return;
+    }
+    rps_text_add(text, "%stable %s: %" PRIu64 " row updates since ",
+            text->length > 0 ? "; " : "", rps_table_spec_of(table)->name,
+            changes->updates);
+    if (service->saved) {
+        rps_text_add(text, "ckpt-%012" PRIu64, service->saved_step);
+    } else {
+        rps_text_add(text, "the start");
+    }
+}
+
+char *
+rps_service_unsaved(struct rps_service *service)
+{
+    struct rps_text text = {0};
+
+    pthread_rwlock_rdlock(&service->state_lock);
+    pthread_mutex_lock(&service->lock);
+    for (size_t i = 0; i < service->change_count; i++) {
+        add_unsaved_locked(service, &service->changes[i], &text);
+    }
+    pthread_mutex_unlock(&service->lock);
+    pthread_rwlock_unlock(&service->state_lock);
+    if (text.length == 0) {
+        rps_text_add(&text, "nothing unsaved");
+    }
+    if (text.failed) {
+        rps_text_finish(&text);
+        return NULL;
+    }
+    return text.bytes;
+}
+
+static rps_status
+wish_stop(struct rps_request *request, bool chief)
+{
+    if (request->service->options.ps_index != 0) {
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "SHUTDOWN wish: wishes go to PS 0, this is PS %" PRIu32,
+                request->service->options.ps_index);
+    }
+    if (!chief) {
+        return rps_fail(&request->error, RPS_E_NOT_FOUND,
+                "no chief is connected that could save and end the job");
+    }
+    atomic_fetch_or(&request->service->wishes, RPS_WISH_STOP);
+    return RPS_OK;
+}
+
+static rps_status
+check_shutdown(struct rps_request *request, bool chief)
+{
+    const struct rps_session *session = request->session;
+
+    if (session->rank == 0) {
+        return RPS_OK;
+    }
+    if (session->rank != RPS_NO_RANK || session->role == RPS_PEER_EVALUATOR) {
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "SHUTDOWN comes from the chief or from a tool");
+    }
+    if (chief) {
+        return rps_fail(&request->error, RPS_E_RETRY_LATER,
+                "SHUTDOWN: a chief is connected: wish it to stop, or end it"
+                " first");
+    }
+    return RPS_OK;
+}
+
+/* Answer first: the process may end as soon as it is told. */
+static void
+answer_and_stop(struct rps_request *request)
+{
+    struct rps_service *service = request->service;
+
+    request->frame = rps_reply_build(service, request->session,
+            &request->message->header, RPS_OK, "{}", &request->frame_bytes);
+    request->parked = true;
+    request->reply(request->context, request->frame, request->frame_bytes);
+    request->frame = NULL;
+    if (service->options.shutdown != NULL) {
+        service->options.shutdown(service->options.context);
+    }
+}
+
+rps_status
+rps_serve_shutdown(struct rps_request *request)
+{
+    struct rps_service *service = request->service;
+    const char *action = NULL;
+    json_t *object = NULL;
+    bool chief;
+    rps_status status = RPS_OK;
+
+    if (rps_message_find(request->message, RPS_SECTION_TEXT, 0) != NULL) {
+        status = rps_request_json(request, &object);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&service->lock);
+    chief = rps_chief_connected_locked(service);
+    action = json_string_value(json_object_get(object, "action"));
+    if (action != NULL && strcmp(action, "wish") == 0) {
+        status = wish_stop(request, chief);
+        pthread_mutex_unlock(&service->lock);
+        json_decref(object);
+        return status;
+    }
+    pthread_mutex_unlock(&service->lock);
+    if (action != NULL && strcmp(action, "now") != 0) {
+        status = rps_fail(&request->error, RPS_E_INVAL,
+                "SHUTDOWN: action is \"%s\"; wish or now is allowed", action);
+    } else {
+        status = check_shutdown(request, chief);
+    }
+    json_decref(object);
+    if (status == RPS_OK) {
+        answer_and_stop(request);
+    }
+    return status;
+}

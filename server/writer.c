@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the writer thread and its queue. Leaves what a task does to saving.c
+ * and status.c.
+ */
+#include "server/writer.h"
+
+#include <stdlib.h>
+
+struct rps_writer {
+    struct rps_service *service; /* set before start */
+    pthread_t thread;            /* set before start */
+    pthread_cond_t woken;        /* with service->lock, which guards: */
+    struct rps_task *first, *last;
+    size_t waiting;
+    bool saving; /* a save waits or runs */
+    bool stop;
+};
+
+static void
+run_task(struct rps_writer *writer, struct rps_task *task)
+{
+    struct rps_service *service = writer->service;
+    struct rps_error error = {{0}};
+    char *text = NULL;
+    rps_status status = task->run(service, task, &text, &error);
+
+    pthread_mutex_lock(&service->lock);
+    if (task->is_save) {
+        writer->saving = false; /* before the answer: it may be the cue */
+    }
+    rps_answer_locked(service, &task->answers, task->parked, status,
+            status == RPS_OK ? text : error.text);
+    pthread_mutex_unlock(&service->lock);
+    rps_answers_send(service, &task->answers);
+    free(text);
+    free(task->manifest);
+    free(task);
+}
+
+static void *
+writer_main(void *context)
+{
+    struct rps_writer *writer = context;
+    struct rps_service *service = writer->service;
+
+    pthread_mutex_lock(&service->lock);
+    for (;;) {
+        struct rps_task *task = writer->first;
+
+        if (task == NULL && writer->stop) {
+            break;
+        }
+        if (task == NULL) {
+            pthread_cond_wait(&writer->woken, &service->lock);
+            continue;
+        }
+        writer->first = task->next;
+        writer->last = task->next != NULL ? writer->last : NULL;
+        writer->waiting--;
+        pthread_mutex_unlock(&service->lock);
+        run_task(writer, task);
+        pthread_mutex_lock(&service->lock);
+    }
+    pthread_mutex_unlock(&service->lock);
+    return NULL;
+}
+
+struct rps_writer *
+rps_writer_create(struct rps_service *service)
+{
+    struct rps_writer *writer = calloc(1, sizeof(*writer));
+
+    if (writer == NULL) {
+        return NULL;
+    }
+    writer->service = service;
+    pthread_cond_init(&writer->woken, NULL);
+    if (pthread_create(&writer->thread, NULL, writer_main, writer) != 0) {
+        pthread_cond_destroy(&writer->woken);
+        free(writer);
+        return NULL;
+    }
+    return writer;
+}
+
+void
+rps_writer_destroy(struct rps_writer *writer)
+{
+    if (writer == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&writer->service->lock);
+    writer->stop = true;
+    pthread_cond_signal(&writer->woken);
+    pthread_mutex_unlock(&writer->service->lock);
+    pthread_join(writer->thread, NULL);
+    pthread_cond_destroy(&writer->woken);
+    free(writer);
+}
+
+static rps_status
+submit_locked(struct rps_request *request, struct rps_task *copy)
+{
+    struct rps_writer *writer = request->service->writer;
+
+    if (copy->is_save && writer->saving) {
+        return rps_fail(&request->error, RPS_E_RETRY_LATER,
+                "SAVE: another save is in progress here");
+    }
+    if (writer->waiting >= RPS_TASKS_MAX) {
+        return rps_fail(&request->error, RPS_E_RETRY_LATER,
+                "%u requests wait for the writer thread", RPS_TASKS_MAX);
+    }
+    copy->parked = rps_park_locked(request);
+    if (copy->parked == NULL) {
+        return rps_fail(&request->error, RPS_E_NOMEM, "no memory to wait");
+    }
+    copy->next = NULL;
+    if (writer->last != NULL) {
+        writer->last->next = copy;
+    } else {
+        writer->first = copy;
+    }
+    writer->last = copy;
+    writer->waiting++;
+    writer->saving = writer->saving || copy->is_save;
+    pthread_cond_signal(&writer->woken);
+    return RPS_OK;
+}
+
+rps_status
+rps_writer_submit(struct rps_request *request, const struct rps_task *task)
+{
+    struct rps_task *copy = malloc(sizeof(*copy));
+    rps_status status;
+
+    if (copy == NULL) {
+        free(task->manifest);
+        return rps_fail(&request->error, RPS_E_NOMEM, "no memory to wait");
+    }
+    *copy = *task;
+    pthread_mutex_lock(&request->service->lock);
+    status = submit_locked(request, copy);
+    pthread_mutex_unlock(&request->service->lock);
+    if (status != RPS_OK) {
+        free(copy->manifest);
+        free(copy);
+    }
+    return status;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One thread that carries out what must not hold a loop: SAVE, RESTORE and
+ * digests. Tasks run in the order in which they came.
+ */
+#ifndef RPS_SERVER_WRITER_H
+#define RPS_SERVER_WRITER_H
+
+#include "server/state.h"
+
+#define RPS_TASKS_MAX 64u /* that wait */
+
+struct rps_task {
+    struct rps_task *next;
+    bool is_save; /* one of these at a time */
+    struct rps_parked *parked;
+    /** Runs on the writer thread with no lock held. *text_out: owned. */
+    rps_status (*run)(struct rps_service *service, struct rps_task *task,
+            char **text_out, struct rps_error *error);
+    /* what run needs */
+    uint64_t step;
+    uint32_t epoch;
+    uint64_t client;
+    uint32_t keep;
+    char *manifest; /* owned */
+    rps_terms terms;
+    struct rps_answers answers; /* of others, sent before its own */
+};
+
+struct rps_writer *rps_writer_create(struct rps_service *service);
+/** Finishes the tasks that wait, then stops. */
+void rps_writer_destroy(struct rps_writer *writer);
+
+/**
+ * Park the request and queue a copy of *task (its texts change hands).
+ * RETRY_LATER: a save waits or runs and this is one, or too many wait.
+ */
+rps_status rps_writer_submit(
+        struct rps_request *request, const struct rps_task *task);
+
+#endif /* RPS_SERVER_WRITER_H */
