@@ -54,7 +54,9 @@ typedef struct rps_client_options {
     uint64_t job_seed;           /**< must equal the servers' */
     const char *checkpoint_dir;  /**< embedded mode only; NULL: none */
     uint32_t connect_timeout_ms; /**< whole wait for all PS; 300000 */
-    uint32_t request_timeout_ms; /**< of blocking calls; 0 = no limit */
+    /** Of blocking calls, but not of begin, join, step end and save, which
+     * wait for others; 0 = no limit. */
+    uint32_t request_timeout_ms;
     /** Called with one line of text while waiting; NULL: silent. */
     void (*report)(void *context, const char *line);
     void *report_context;
@@ -382,13 +384,23 @@ RPS_API RPS_NODISCARD rps_status rps_newest_checkpoint(
         rps_client *client, uint64_t *step_out);
 
 /**
- * A PS's STAT as JSON text (docs: PROTOCOL.md).
+ * A PS's STAT as JSON text (docs: PROTOCOL.md), without digests.
  *
  * Owns:    *json_out is the caller's; free().
  * Threads: the client's.
  * Errors:  RPS_E_UNREACHABLE, RPS_E_INVAL.
  */
 RPS_API RPS_NODISCARD rps_status rps_stat(
+        rps_client *client, uint32_t ps, char **json_out);
+
+/**
+ * The same with each table's content digest: the PS reads every row.
+ *
+ * Owns:    *json_out is the caller's; free().
+ * Threads: the client's.
+ * Errors:  as rps_stat.
+ */
+RPS_API RPS_NODISCARD rps_status rps_stat_digests(
         rps_client *client, uint32_t ps, char **json_out);
 
 /**

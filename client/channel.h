@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A channel carries whole frames between a client and one PS: over TCP, or
+ * by a call into the embedded service. What the frames mean is exchange.h's.
+ *
+ * Threads: the client's; the local channel alone takes replies from others.
+ */
+#ifndef RPS_CLIENT_CHANNEL_H
+#define RPS_CLIENT_CHANNEL_H
+
+#include "base/error.h"
+#include "proto/frame.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rps_channel;
+struct rps_exchange;
+
+/**
+ * Takes one reply; the frame is borrowed for the call. A status that is not
+ * OK says that the peer cannot be believed any more: the channel is lost.
+ */
+typedef rps_status rps_frame_fn(void *context, struct rps_channel *channel,
+        const struct rps_header *header, const uint8_t *frame,
+        size_t frame_bytes, struct rps_error *error);
+
+struct rps_channel_ops {
+    /** Takes the frame (free()), also on failure; writes what can go. */
+    rps_status (*send)(struct rps_channel *channel, uint8_t *frame,
+            size_t frame_bytes, struct rps_error *error);
+    /** Write and read what can be without waiting. Failure: it is lost. */
+    rps_status (*move)(struct rps_channel *channel, rps_frame_fn *take,
+            void *context, struct rps_error *error);
+    /** True: move has work now. False: poll `fd` will say when. */
+    bool (*arm)(struct rps_channel *channel);
+    /** Descriptor and the poll(2) events to watch. */
+    int (*watch)(const struct rps_channel *channel, short *events_out);
+    /** It is lost: let the peer see that nobody listens any more. */
+    void (*hang_up)(struct rps_channel *channel);
+    /** `forked`: this is the child; touch nothing that is shared. */
+    void (*destroy)(struct rps_channel *channel, bool forked);
+};
+
+struct rps_channel {
+    const struct rps_channel_ops *ops;
+    uint32_t ps;
+    uint32_t epoch;       /* of the requests to this PS */
+    char *address;        /* owned; for words */
+    uint64_t last_number; /* of the lane */
+    bool owes_decision;   /* the PS has not had the client's decision yet */
+    bool wish_waits;      /* a reply had the WISH flag */
+    bool lost;
+    struct rps_error cause;       /* why it was lost */
+    struct rps_exchange *waiting; /* sent, not answered; oldest first */
+};
+
+/** Takes a connected, non-blocking socket, also on failure. NULL: NOMEM. */
+struct rps_channel *rps_channel_tcp_create(
+        uint32_t ps, const char *address, int socket_fd);
+
+struct rps_local_options {
+    const char *job_id;
+    uint64_t job_seed;
+    const char *checkpoint_dir; /* NULL: none */
+};
+
+/** Opens a service inside the process. */
+rps_status rps_channel_local_create(struct rps_channel **channel_out,
+        const struct rps_local_options *options, struct rps_error *error);
+
+/** NULL is allowed. */
+void rps_channel_destroy(struct rps_channel *channel, bool forked);
+
+#endif /* RPS_CLIENT_CHANNEL_H */

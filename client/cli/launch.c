@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/cli/launch.h"
+
+#include "client/cli/tool.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char usage[] =
+        "usage: recps launch --ps N --workers M [--chief] [--evaluator]\n"
+        "                    [OPTION]... -- COMMAND [ARGUMENT]...\n"
+        "\n"
+        "Start N recpsd on free loopback ports, and COMMAND once for each\n"
+        "worker, the chief and the evaluator, each with its TF_CONFIG. Their\n"
+        "output is labelled and merged; everything is stopped at the end; the\n"
+        "exit code is that of the first failure.\n"
+        "\n"
+        "  --ps N        parameter servers (1); 0: tables inside the worker\n"
+        "  --workers M   workers (1)\n"
+        "  --chief       a chief beside them, which trains, too\n"
+        "  --evaluator   an evaluator, waited for 60 s at most at the end\n"
+        "\n"
+        "Options of the job and of recpsd go to every process through the\n"
+        "\"recps\" object of its TF_CONFIG.\n";
+
+enum {
+    FLAG_PS,
+    FLAG_WORKERS,
+    FLAG_CHIEF,
+    FLAG_EVALUATOR
+};
+
+static struct rps_tool_flag flags[] = {
+        [FLAG_PS] = {.name = "ps", .has_value = true},
+        [FLAG_WORKERS] = {.name = "workers", .has_value = true},
+        [FLAG_CHIEF] = {.name = "chief"},
+        [FLAG_EVALUATOR] = {.name = "evaluator"},
+        {.name = NULL},
+};
+
+static bool
+count_of(const struct rps_tool_flag *flag, uint32_t max, uint32_t *out)
+{
+    uint64_t number = 0;
+
+    if (flag->value == NULL) {
+        *out = 1;
+        return true;
+    }
+    if (!rps_parse_u64(flag->value, &number) || number > max) {
+        rps_tool_fail(0, "launch", "--%s %s: must be a number of 0..%" PRIu32,
+                flag->name, flag->value, max);
+        return false;
+    }
+    *out = (uint32_t)number;
+    return true;
+}
+
+/* Combinations that no job has; false: said why. */
+static bool
+check(const struct rps_launch *launch)
+{
+    const char *why = NULL;
+
+    if (launch->command == NULL || launch->command[0] == NULL) {
+        why = "give the command after \"--\": recps launch --ps 2 "
+              "--workers 2 -- recps-train …";
+    } else if (launch->worker_count == 0 && !launch->chief) {
+        why = "--workers 0 needs --chief: somebody must train";
+    } else if (launch->ps_count == 0 &&
+               (launch->worker_count != 1 || launch->chief ||
+                       launch->evaluator)) {
+        why = "--ps 0 keeps the tables inside the one worker: it goes with "
+              "--workers 1, without --chief and --evaluator";
+    } else if (launch->evaluator &&
+               (launch->options->checkpoint_dir == NULL ||
+                       launch->options->checkpoint_dir[0] == '\0')) {
+        why = "--evaluator needs --checkpoint-dir: it evaluates checkpoints";
+    }
+    if (why != NULL) {
+        rps_tool_fail(0, "launch", "%s", why);
+    }
+    return why == NULL;
+}
+
+static int
+run(const struct rps_tool_call *call)
+{
+    struct rps_launch launch = {.options = call->options,
+            .command = call->command,
+            .chief = flags[FLAG_CHIEF].value != NULL,
+            .evaluator = flags[FLAG_EVALUATOR].value != NULL};
+    struct rps_launch_plan plan;
+    int code;
+
+    if (!count_of(&flags[FLAG_PS], RPS_LAUNCH_PS_MAX, &launch.ps_count) ||
+            !count_of(&flags[FLAG_WORKERS], RPS_LAUNCH_WORKERS_MAX,
+                    &launch.worker_count) ||
+            !check(&launch)) {
+        return RPS_TOOL_USAGE;
+    }
+    memset(&plan, 0, sizeof(plan));
+    code = rps_launch_plan_make(&plan, &launch);
+    if (code == RPS_TOOL_OK) {
+        code = rps_launch_run(&plan);
+    }
+    rps_launch_plan_finish(&plan);
+    return code;
+}
+
+const struct rps_tool rps_tool_launch = {
+        .name = "launch",
+        .usage = usage,
+        .summary = "start servers and workers on this machine, and watch them",
+        .flags = flags,
+        .scope = RPS_SCOPE_TOOL | RPS_SCOPE_SERVER,
+        .runs_command = true,
+        .makes_cluster = true,
+        .run = run,
+};

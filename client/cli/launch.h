@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recps launch, in four parts: the plan (who there is, on which port, with
+ * which TF_CONFIG), the children (start, label and forward their output),
+ * the watch (who ended how, and what follows), and where programs are found.
+ */
+#ifndef RPS_CLIENT_CLI_LAUNCH_H
+#define RPS_CLIENT_CLI_LAUNCH_H
+
+#include "base/text.h"
+#include "conf/options.h"
+
+#include <recps/cluster.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define RPS_LAUNCH_PS_MAX      256u
+#define RPS_LAUNCH_WORKERS_MAX 1024u
+#define RPS_LAUNCH_LINE_MAX    (64u << 10) /* a longer line is cut in pieces */
+
+/** What the command line asked for. */
+struct rps_launch {
+    uint32_t ps_count;
+    uint32_t worker_count;
+    bool chief;
+    bool evaluator;
+    const struct rps_options *options;
+    char **command; /* NULL-ended */
+};
+
+/** One of a child's two streams. */
+struct rps_launch_stream {
+    int fd;               /* -1: closed */
+    int to;               /* 1 or 2: forwarded there */
+    struct rps_text line; /* begun, not ended */
+};
+
+struct rps_launch_child {
+    enum rps_role role;
+    uint32_t index;
+    char label[32];   /* "worker:0" */
+    char *tf_config;  /* owned */
+    bool progress;    /* "\r" ends a line that the next one replaces */
+    pid_t pid;        /* also its process group; 0: not started */
+    uint64_t stop_ms; /* when we told it to stop; 0: not yet */
+    bool killed;
+    bool ended;
+    int code;          /* once ended; of a signal's death 128 + n */
+    int signal_number; /* that ended it; 0: none */
+    struct rps_launch_stream streams[2];
+};
+
+struct rps_launch_plan {
+    struct rps_launch_child *children; /* ps first, then replicas, evaluator */
+    uint32_t count;
+    uint32_t ps_count;
+    int label_width;
+    char **server;  /* argv of a ps, owned */
+    char **command; /* argv of the others, borrowed */
+};
+
+/** Choose ports and write every TF_CONFIG. Returns an exit code. */
+int rps_launch_plan_make(
+        struct rps_launch_plan *plan, const struct rps_launch *launch);
+void rps_launch_plan_finish(struct rps_launch_plan *plan);
+
+/** Path of recpsd, owned; "recpsd" if only PATH can know it. */
+char *rps_launch_find_server(void);
+
+/** Put the folders of our programs first in PATH. */
+void rps_launch_extend_path(void);
+
+/** fork and exec. false: errno says why. `terminal`: show progress. */
+bool rps_launch_child_start(const struct rps_launch_plan *plan,
+        struct rps_launch_child *child, bool terminal);
+
+/** Read what is there and forward whole lines. */
+void rps_launch_stream_read(const struct rps_launch_plan *plan,
+        struct rps_launch_child *child, struct rps_launch_stream *stream);
+
+/** A line of the launcher's own, on stderr. */
+void rps_launch_say(const struct rps_launch_plan *plan, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+
+/** Start everything, watch until all have ended. Returns the exit code. */
+int rps_launch_run(struct rps_launch_plan *plan);
+
+#endif /* RPS_CLIENT_CLI_LAUNCH_H */

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who ended how, and what follows:
+ *
+ *   a replica fails       stop everything
+ *   all replicas end well wait for the servers (SHUTDOWN came from the
+ *                         chief) and the evaluator, then stop what is left
+ *   a server fails        the replicas stop by themselves, for a while
+ *   TERM or INT           pass it on, then stop everything
+ *
+ * The exit code is that of the first failure.
+ */
+#include "base/clock.h"
+#include "client/cli/launch.h"
+#include "client/cli/tool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STOP_MS      10000u /* from TERM to KILL */
+#define ORPHAN_MS    15000u /* replicas, after a server died */
+#define SERVERS_MS   10000u /* servers, after the last replica */
+#define EVALUATOR_MS 60000u /* evaluator, after the last replica */
+#define SUSPECT_MS   300u   /* a replica failed: did a server die first? */
+#define OUTPUT_MS    1000u  /* pipes that a grandchild holds open */
+
+struct watch {
+    struct rps_launch_plan *plan;
+    struct pollfd *polls; /* [1 + 2 count] */
+    int signal_fd;
+    int code;          /* of the first failure */
+    int signal_number; /* that ended the launcher; 0: none */
+    bool stopping;
+    bool servers_stopped; /* no SHUTDOWN came to them */
+    uint64_t orphaned_ms; /* when a server died; 0: none did */
+    /* A replica that failed. A dying server's sockets close before it can be
+     * waited for, so the replica's end may be seen first. */
+    const struct rps_launch_child *suspect;
+    uint64_t suspect_ms;
+    uint64_t replicas_ended_ms;
+    uint64_t all_ended_ms;
+};
+
+static bool
+is_replica(const struct rps_launch_child *child)
+{
+    return child->role == RPS_ROLE_WORKER || child->role == RPS_ROLE_CHIEF;
+}
+
+/* Children of a kind that have not ended. */
+static uint32_t
+running(const struct watch *watch, enum rps_role role, bool replicas)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        const struct rps_launch_child *child = &watch->plan->children[i];
+
+        count += child->pid > 0 && !child->ended &&
+                 (replicas ? is_replica(child) : child->role == role);
+    }
+    return count;
+}
+
+static uint32_t
+running_all(const struct watch *watch)
+{
+    return running(watch, RPS_ROLE_PS, false) +
+           running(watch, RPS_ROLE_EVALUATOR, false) +
+           running(watch, RPS_ROLE_NONE, true);
+}
+
+static void
+stop_child(struct rps_launch_child *child, int signal_number)
+{
+    if (child->pid > 0 && !child->ended && child->stop_ms == 0) {
+        child->stop_ms = rps_clock_ms();
+        kill(-child->pid, signal_number);
+    }
+}
+
+static void
+stop_all(struct watch *watch, int signal_number)
+{
+    watch->stopping = true;
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        stop_child(&watch->plan->children[i], signal_number);
+    }
+}
+
+/* Whoever was told to stop before `told_ms` and has not. */
+static void
+kill_late(struct watch *watch, uint64_t told_ms)
+{
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        struct rps_launch_child *child = &watch->plan->children[i];
+
+        if (child->stop_ms != 0 && child->stop_ms <= told_ms && !child->ended &&
+                !child->killed) {
+            child->killed = true;
+            kill(-child->pid, SIGKILL);
+        }
+    }
+}
+
+static void
+say_failed(const struct watch *watch, const struct rps_launch_child *child,
+        const char *then)
+{
+    if (child->signal_number != 0) {
+        rps_launch_say(watch->plan, "%s was ended by signal %d (%s)%s",
+                child->label, child->signal_number,
+                strsignal(child->signal_number), then);
+    } else {
+        rps_launch_say(watch->plan, "%s ended with code %d%s", child->label,
+                child->code, then);
+    }
+}
+
+static void
+take_code(struct watch *watch, const struct rps_launch_child *child)
+{
+    if (watch->code == 0) {
+        watch->code = child->code;
+    }
+}
+
+static void
+server_failed(struct watch *watch, const struct rps_launch_child *child)
+{
+    take_code(watch, child);
+    if (running(watch, RPS_ROLE_NONE, true) == 0 && watch->suspect == NULL) {
+        say_failed(watch, child, "");
+        return;
+    }
+    say_failed(watch, child,
+            " unexpectedly; the workers have 15 s to stop by themselves");
+    watch->suspect = NULL;
+    if (watch->orphaned_ms == 0) {
+        watch->orphaned_ms = rps_clock_ms();
+    }
+}
+
+/* A child failed of its own accord. */
+static void
+failed(struct watch *watch, const struct rps_launch_child *child)
+{
+    if (child->role == RPS_ROLE_EVALUATOR) {
+        take_code(watch, child);
+        say_failed(watch, child, "; the others go on");
+    } else if (!is_replica(child)) {
+        server_failed(watch, child);
+    } else if (watch->orphaned_ms == 0 && watch->suspect == NULL) {
+        watch->suspect = child;
+        watch->suspect_ms = rps_clock_ms();
+    }
+}
+
+/* No server died: the replica failed by itself. */
+static void
+check_suspect(struct watch *watch, uint64_t now)
+{
+    if (watch->suspect != NULL &&
+            (now - watch->suspect_ms >= SUSPECT_MS ||
+                    running(watch, RPS_ROLE_PS, false) == 0)) {
+        take_code(watch, watch->suspect);
+        say_failed(watch, watch->suspect, "; stopping all");
+        watch->suspect = NULL;
+        stop_all(watch, SIGTERM);
+    }
+}
+
+static struct rps_launch_child *
+child_of(struct watch *watch, pid_t pid)
+{
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        if (watch->plan->children[i].pid == pid) {
+            return &watch->plan->children[i];
+        }
+    }
+    return NULL;
+}
+
+static void
+ended(struct watch *watch, struct rps_launch_child *child, int status)
+{
+    child->ended = true;
+    child->signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    child->code =
+            WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (child->code != 0 && child->stop_ms == 0) {
+        failed(watch, child);
+    }
+}
+
+/* What a child leaves behind in its process group goes with it: the group's
+ * number is ours until the child is reaped. */
+static void
+reap(struct watch *watch)
+{
+    siginfo_t info;
+    int status;
+
+    for (;;) {
+        struct rps_launch_child *child;
+
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+                info.si_pid == 0) {
+            return;
+        }
+        child = child_of(watch, info.si_pid);
+        if (child != NULL) {
+            kill(-info.si_pid, SIGKILL);
+        }
+        if (waitpid(info.si_pid, &status, 0) == info.si_pid && child != NULL) {
+            ended(watch, child, status);
+        }
+    }
+}
+
+static void
+read_signals(struct watch *watch)
+{
+    struct signalfd_siginfo info;
+
+    while (read(watch->signal_fd, &info, sizeof(info)) ==
+            (ssize_t)sizeof(info)) {
+        int number = (int)info.ssi_signo;
+
+        if (number == SIGCHLD) {
+            continue; /* reap() looks at all of them anyway */
+        }
+        if (watch->signal_number == 0) {
+            watch->signal_number = number;
+            watch->code = watch->code != 0 ? watch->code : 128 + number;
+            rps_launch_say(watch->plan, "%s: stopping all", strsignal(number));
+            stop_all(watch, number);
+        } else {
+            rps_launch_say(
+                    watch->plan, "%s again: killing all", strsignal(number));
+            kill_late(watch, rps_clock_ms());
+        }
+    }
+}
+
+/* The replicas are done: SHUTDOWN ends the servers, and their end the
+ * evaluator's work. Whoever stays is stopped. */
+static void
+check_end(struct watch *watch, uint64_t now)
+{
+    uint64_t waited = now - watch->replicas_ended_ms;
+    uint32_t servers = running(watch, RPS_ROLE_PS, false);
+    uint32_t evaluators = running(watch, RPS_ROLE_EVALUATOR, false);
+
+    if (watch->orphaned_ms != 0) {
+        stop_all(watch, SIGTERM);
+    } else if (evaluators > 0 && waited >= EVALUATOR_MS) {
+        rps_launch_say(watch->plan,
+                "the workers have ended; stopping the evaluator, which is "
+                "not done");
+        stop_all(watch, SIGTERM);
+    } else if (servers > 0 && waited >= SERVERS_MS && !watch->servers_stopped) {
+        rps_launch_say(watch->plan,
+                "the workers have ended; stopping the servers, which got no "
+                "SHUTDOWN");
+        watch->servers_stopped = true;
+        for (uint32_t i = 0; i < watch->plan->ps_count; i++) {
+            stop_child(&watch->plan->children[i], SIGTERM);
+        }
+    }
+}
+
+static void
+check_clocks(struct watch *watch)
+{
+    uint64_t now = rps_clock_ms();
+
+    check_suspect(watch, now);
+    if (running(watch, RPS_ROLE_NONE, true) == 0 &&
+            watch->replicas_ended_ms == 0) {
+        watch->replicas_ended_ms = now;
+    }
+    if (running_all(watch) == 0 && watch->all_ended_ms == 0) {
+        watch->all_ended_ms = now;
+    }
+    if (now > STOP_MS) {
+        kill_late(watch, now - STOP_MS);
+    }
+    if (watch->stopping) {
+        return;
+    }
+    if (watch->replicas_ended_ms != 0) {
+        check_end(watch, now);
+    } else if (watch->orphaned_ms != 0 &&
+               now - watch->orphaned_ms >= ORPHAN_MS) {
+        rps_launch_say(watch->plan, "the workers did not stop; stopping all");
+        stop_all(watch, SIGTERM);
+    }
+}
+
+/* Everything has ended, and all that it wrote is forwarded. */
+static bool
+is_over(const struct watch *watch)
+{
+    if (watch->all_ended_ms == 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        const struct rps_launch_child *child = &watch->plan->children[i];
+
+        if (child->streams[0].fd >= 0 || child->streams[1].fd >= 0) {
+            return rps_clock_ms() - watch->all_ended_ms >= OUTPUT_MS;
+        }
+    }
+    return true;
+}
+
+static void
+wait_once(struct watch *watch)
+{
+    struct rps_launch_plan *plan = watch->plan;
+    nfds_t count = 1 + 2 * (nfds_t)plan->count;
+
+    watch->polls[0] = (struct pollfd){.fd = watch->signal_fd, .events = POLLIN};
+    for (uint32_t i = 0; i < 2 * plan->count; i++) {
+        watch->polls[1 + i] =
+                (struct pollfd){.fd = plan->children[i / 2].streams[i % 2].fd,
+                        .events = POLLIN};
+    }
+    if (poll(watch->polls, count, 100) <= 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < 2 * plan->count; i++) {
+        if (watch->polls[1 + i].revents != 0) {
+            struct rps_launch_child *child = &plan->children[i / 2];
+
+            rps_launch_stream_read(plan, child, &child->streams[i % 2]);
+        }
+    }
+    read_signals(watch);
+}
+
+static bool
+block_signals(struct watch *watch)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    watch->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    return watch->signal_fd >= 0;
+}
+
+static void
+say_begin(const struct rps_launch_plan *plan)
+{
+    uint32_t replicas = 0;
+
+    for (uint32_t i = 0; i < plan->count; i++) {
+        replicas += is_replica(&plan->children[i]);
+    }
+    rps_launch_say(plan,
+            "%" PRIu32 " servers (%s), %" PRIu32 " replicas (%s)%s",
+            plan->ps_count, plan->ps_count > 0 ? plan->server[0] : "embedded",
+            replicas, plan->command[0],
+            plan->count > plan->ps_count + replicas ? ", an evaluator" : "");
+}
+
+static void
+start_all(struct watch *watch)
+{
+    struct rps_launch_plan *plan = watch->plan;
+    bool terminal = isatty(STDOUT_FILENO) != 0;
+
+    for (uint32_t i = 0; i < plan->count && !watch->stopping; i++) {
+        if (!rps_launch_child_start(plan, &plan->children[i], terminal)) {
+            rps_launch_say(plan, "cannot start %s: %s", plan->children[i].label,
+                    strerror(errno));
+            watch->code = RPS_TOOL_FAILED;
+            stop_all(watch, SIGTERM);
+        }
+    }
+}
+
+int
+rps_launch_run(struct rps_launch_plan *plan)
+{
+    struct watch watch = {.plan = plan, .signal_fd = -1};
+
+    watch.polls = calloc(1 + 2 * (size_t)plan->count, sizeof(*watch.polls));
+    if (watch.polls == NULL || !block_signals(&watch)) {
+        free(watch.polls);
+        return rps_tool_fail(RPS_TOOL_FAILED, "launch", "%s", strerror(errno));
+    }
+    rps_launch_extend_path();
+    say_begin(plan);
+    start_all(&watch);
+    while (!is_over(&watch)) {
+        wait_once(&watch);
+        reap(&watch);
+        check_clocks(&watch);
+    }
+    close(watch.signal_fd);
+    free(watch.polls);
+    return watch.code;
+}

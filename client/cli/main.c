@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* recps: the operator's tool. */
+#include "base/log.h"
+#include "base/text.h"
+#include "client/cli/args.h"
+#include "client/cli/tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct rps_tool *const tools[] = {
+        &rps_tool_launch,
+        &rps_tool_tables,
+        &rps_tool_stats,
+        &rps_tool_ping,
+        &rps_tool_save,
+        &rps_tool_verify,
+        &rps_tool_digest,
+        &rps_tool_shutdown,
+};
+
+#define TOOL_COUNT (sizeof(tools) / sizeof(*tools))
+
+static void
+print_help(FILE *stream)
+{
+    fprintf(stream, "usage: recps COMMAND [OPTION]...\n\n"
+                    "Run a job, or look at one. The cluster is TF_CONFIG, "
+                    "TF_CONFIG_FILE or\n--ps-hosts.\n\n");
+    for (size_t i = 0; i < TOOL_COUNT; i++) {
+        fprintf(stream, "  %-10s %s\n", tools[i]->name, tools[i]->summary);
+    }
+    fprintf(stream, "\n`recps COMMAND --help` lists a command's options.\n");
+}
+
+static int
+unknown(const char *word)
+{
+    const char *names[TOOL_COUNT];
+    const char *near;
+
+    for (size_t i = 0; i < TOOL_COUNT; i++) {
+        names[i] = tools[i]->name;
+    }
+    near = rps_nearest_name(word, names, TOOL_COUNT);
+    if (near != NULL) {
+        fprintf(stderr, "recps: no command \"%s\"; did you mean \"%s\"?\n",
+                word, near);
+    } else {
+        fprintf(stderr, "recps: no command \"%s\" (see recps --help)\n", word);
+    }
+    return RPS_TOOL_USAGE;
+}
+
+/* Where the subcommand stands; 0: there is none. */
+static int
+find_command(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] != '-') {
+            return i;
+        }
+        if (rps_args_takes_value(argv[i])) {
+            i++;
+        }
+    }
+    return 0;
+}
+
+static int
+run_tool(const struct rps_tool *tool, int argc, char **argv)
+{
+    char program[32];
+    struct rps_options options;
+    struct rps_tool_call call = {.options = &options, .flags = tool->flags};
+    int code;
+
+    memset(&options, 0, sizeof(options));
+    if (!rps_args_sort(tool, &argc, argv, &call)) {
+        return RPS_TOOL_USAGE;
+    }
+    if (tool->makes_cluster) {
+        unsetenv("TF_CONFIG");
+        unsetenv("TF_CONFIG_FILE");
+    }
+    snprintf(program, sizeof(program), "recps %s", tool->name);
+    code = rps_options_read(
+            &options, tool->scope, program, tool->usage, true, argc, argv);
+    if (code < 0) {
+        rps_log_init(RPS_LOG_WARN, RPS_LOG_TEXT);
+        code = tool->run(&call);
+    }
+    rps_options_finish(&options);
+    return code;
+}
+
+int
+main(int argc, char **argv)
+{
+    int at = find_command(argc, argv);
+
+    if (at == 0) {
+        for (int i = 1; i < argc; i++) {
+            if (strcmp(argv[i], "--version") == 0) {
+                printf("recps %s\n", RPS_VERSION);
+                return RPS_TOOL_OK;
+            }
+            if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+                print_help(stdout);
+                return RPS_TOOL_OK;
+            }
+        }
+        print_help(stderr);
+        return RPS_TOOL_USAGE;
+    }
+    for (size_t i = 0; i < TOOL_COUNT; i++) {
+        if (strcmp(argv[at], tools[i]->name) == 0) {
+            memmove(&argv[at], &argv[at + 1],
+                    (size_t)(argc - at) * sizeof(*argv));
+            return run_tool(tools[i], argc - 1, argv);
+        }
+    }
+    return unknown(argv[at]);
+}

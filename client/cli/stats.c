@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* recps stats: what each server of the job is doing. */
+#include "client/cli/table_print.h"
+#include "client/cli/tool.h"
+
+#include <inttypes.h>
+
+static const char usage[] =
+        "usage: recps stats [--json] [OPTION]...\n"
+        "\n"
+        "Show each server of a running job: epoch, step, mode, members,\n"
+        "requests and connections. --json prints each server's STAT whole.\n";
+
+/* Requests served, all opcodes; those with an error in *errors_out. */
+static json_int_t
+count_requests(const json_t *stat, json_int_t *errors_out)
+{
+    json_t *requests = json_object_get(stat, "requests");
+    json_int_t count = 0;
+    const char *name;
+    json_t *entry;
+
+    *errors_out = 0;
+    json_object_foreach(requests, name, entry)
+    {
+        count += json_integer_value(json_object_get(entry, "count"));
+        *errors_out += json_integer_value(json_object_get(entry, "errors"));
+    }
+    return count;
+}
+
+static size_t
+connected(const json_t *members)
+{
+    size_t count = 0;
+    json_t *member;
+    size_t i;
+
+    json_array_foreach(members, i, member)
+    {
+        count += json_is_true(json_object_get(member, "connected"));
+    }
+    return count;
+}
+
+static void
+add_row(struct rps_table_print *print, const rps_cluster *cluster, uint32_t ps,
+        const json_t *stat)
+{
+    json_t *members = json_object_get(stat, "members");
+    const char *mode = json_string_value(json_object_get(stat, "mode"));
+    json_int_t errors = 0;
+    json_int_t requests = count_requests(stat, &errors);
+
+    rps_table_print_cell(print, "%" PRIu32, ps);
+    rps_table_print_cell(print, "%s",
+            cluster->ps[ps].address != NULL ? cluster->ps[ps].address : "?");
+    rps_table_print_cell(print, "%" JSON_INTEGER_FORMAT,
+            json_integer_value(json_object_get(stat, "epoch")));
+    rps_table_print_cell(print, "%" JSON_INTEGER_FORMAT,
+            json_integer_value(json_object_get(stat, "step")));
+    rps_table_print_cell(print, "%s", mode != NULL ? mode : "?");
+    if (members != NULL) {
+        rps_table_print_cell(
+                print, "%zu/%zu", connected(members), json_array_size(members));
+    } else {
+        rps_table_print_cell(print, "-");
+    }
+    rps_table_print_cell(print, "%" JSON_INTEGER_FORMAT, requests);
+    rps_table_print_cell(print, "%" JSON_INTEGER_FORMAT, errors);
+    rps_table_print_cell(print, "%" JSON_INTEGER_FORMAT,
+            json_integer_value(json_object_get(stat, "connections")));
+    rps_table_print_cell(print, "%s",
+            json_is_true(json_object_get(stat, "unsaved")) ? "yes" : "no");
+}
+
+static int
+print_text(const rps_cluster *cluster, const json_t *stats)
+{
+    struct rps_table_print print = {.columns = 10,
+            .titles = {"ps", "address", "epoch", "step", "mode", "members",
+                    "requests", "errors", "connections", "unsaved"},
+            .right = {true, false, true, true, false, true, true, true, true,
+                    false}};
+    json_t *stat;
+    size_t i;
+
+    json_array_foreach(stats, i, stat)
+    {
+        add_row(&print, cluster, (uint32_t)i, stat);
+    }
+    return rps_table_print_end(&print) ? RPS_TOOL_OK : RPS_TOOL_FAILED;
+}
+
+static int
+run(const struct rps_tool_call *call)
+{
+    const rps_cluster *cluster = &call->options->cluster;
+    rps_client *client = NULL;
+    json_t *stats = NULL;
+    int code = rps_tool_open(call, "stats", &client);
+
+    if (code == RPS_TOOL_OK) {
+        stats = rps_tool_stat_all(
+                client, "stats", cluster->ps_count, false, &code);
+    }
+    if (stats != NULL && call->options->json) {
+        code = rps_tool_print_json(json_pack("{s:o}", "ps", stats));
+    } else if (stats != NULL) {
+        code = print_text(cluster, stats);
+        json_decref(stats);
+    }
+    rps_client_close(client);
+    return code;
+}
+
+const struct rps_tool rps_tool_stats = {
+        .name = "stats",
+        .usage = usage,
+        .summary = "servers of a running job: step, members, requests",
+        .scope = RPS_SCOPE_TOOL,
+        .run = run,
+};

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/cli/tool.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A person waits: much shorter than a job's patience with its servers. */
+#define CONNECT_MS_DEFAULT 5000u
+#define REQUEST_MS         60000u
+
+int
+rps_tool_fail(int code, const char *tool, const char *format, ...)
+{
+    va_list arguments;
+
+    fprintf(stderr, "recps %s: ", tool);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    return code;
+}
+
+int
+rps_tool_exit_of(rps_status status)
+{
+    switch (status) {
+    case RPS_OK:
+        return RPS_TOOL_OK;
+    case RPS_E_CORRUPT:
+        return RPS_TOOL_CORRUPT;
+    case RPS_E_UNREACHABLE:
+    case RPS_E_TIMEOUT:
+        return RPS_TOOL_UNAVAILABLE;
+    default:
+        return RPS_TOOL_FAILED;
+    }
+}
+
+int
+rps_tool_client_failed(rps_client *client, const char *tool, rps_status status)
+{
+    const char *words = rps_client_error(client);
+
+    return rps_tool_fail(rps_tool_exit_of(status), tool, "%s (%s)",
+            words[0] != '\0' ? words : "failed", rps_status_str(status));
+}
+
+static void
+report(void *context, const char *line)
+{
+    fprintf(stderr, "recps %s: %s\n", (const char *)context, line);
+}
+
+int
+rps_tool_open(const struct rps_tool_call *call, const char *tool,
+        rps_client **client_out)
+{
+    const struct rps_options *options = call->options;
+    rps_client_options settings;
+    rps_status status;
+
+    if (options->cluster.ps_count == 0) {
+        return rps_tool_fail(RPS_TOOL_USAGE, tool,
+                "no parameter server is known: give --ps-hosts "
+                "host:port,…, TF_CONFIG or TF_CONFIG_FILE");
+    }
+    rps_client_options_init(&settings);
+    settings.cluster = &options->cluster;
+    settings.job_id = options->job_id;
+    settings.job_seed = options->job_seed;
+    settings.connect_timeout_ms =
+            rps_option_given(options, "connect_timeout")
+                    ? (uint32_t)(options->connect_timeout * 1000.0)
+                    : CONNECT_MS_DEFAULT;
+    settings.request_timeout_ms = REQUEST_MS;
+    settings.report = report;
+    /* a string constant; report() only reads it */
+    settings.report_context = (void *)(uintptr_t)tool;
+    status = rps_client_open(client_out, &settings);
+    if (status != RPS_OK) {
+        return rps_tool_client_failed(NULL, tool, status);
+    }
+    return RPS_TOOL_OK;
+}
+
+json_t *
+rps_tool_stat_all(rps_client *client, const char *tool, uint32_t ps_count,
+        bool digests, int *code_out)
+{
+    json_t *list = json_array();
+
+    *code_out = RPS_TOOL_OK;
+    for (uint32_t ps = 0; ps < ps_count; ps++) {
+        char *text = NULL;
+        rps_status status = digests ? rps_stat_digests(client, ps, &text)
+                                    : rps_stat(client, ps, &text);
+        json_t *value;
+
+        if (status != RPS_OK) {
+            *code_out = rps_tool_client_failed(client, tool, status);
+            json_decref(list);
+            return NULL;
+        }
+        value = json_loads(text, 0, NULL);
+        free(text);
+        if (!json_is_object(value) || json_array_append_new(list, value) != 0) {
+            *code_out = rps_tool_fail(RPS_TOOL_FAILED, tool,
+                    "ps %" PRIu32 ": its answer is not a JSON object", ps);
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+int
+rps_tool_print_json(json_t *value)
+{
+    int rc = value == NULL
+                     ? -1
+                     : json_dumpf(value, stdout, JSON_COMPACT | JSON_SORT_KEYS);
+
+    json_decref(value);
+    if (rc != 0 || putchar('\n') == EOF || fflush(stdout) != 0) {
+        fprintf(stderr, "recps: cannot write the answer\n");
+        return RPS_TOOL_FAILED;
+    }
+    return RPS_TOOL_OK;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recps: one subcommand a file. main.c finds the subcommand, takes its own
+ * flags and its operands out of the arguments, reads the rest as options of
+ * a job (conf/options.h), and calls it.
+ */
+#ifndef RPS_CLIENT_CLI_TOOL_H
+#define RPS_CLIENT_CLI_TOOL_H
+
+#include "base/error.h"
+#include "conf/options.h"
+
+#include <recps/client.h>
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Exit codes (docs/CLI.md). */
+enum rps_tool_exit {
+    RPS_TOOL_OK = 0,
+    RPS_TOOL_USAGE = 64,
+    RPS_TOOL_CORRUPT = 65,
+    RPS_TOOL_UNAVAILABLE = 69,
+    RPS_TOOL_FAILED = 70
+};
+
+#define RPS_TOOL_OPERANDS_MAX 8
+
+/** A flag that only one subcommand has. */
+struct rps_tool_flag {
+    const char *name; /* "workers", without dashes; NULL ends a list */
+    bool has_value;
+    const char *value; /* as given; "" for a bare flag; NULL: not given */
+};
+
+/** What a subcommand gets. */
+struct rps_tool_call {
+    const struct rps_options *options;
+    const struct rps_tool_flag *flags; /* its own, filled in */
+    const char *operands[RPS_TOOL_OPERANDS_MAX];
+    int operand_count;
+    char **command; /* after "--", NULL-ended; launch only */
+};
+
+struct rps_tool {
+    const char *name;
+    const char *usage;           /* of --help */
+    const char *summary;         /* one line of `recps --help` */
+    struct rps_tool_flag *flags; /* NULL: none */
+    uint32_t scope;              /* of its options */
+    int operands_max;
+    bool runs_command;  /* takes "-- COMMAND" */
+    bool makes_cluster; /* TF_CONFIG of the caller is not its business */
+    int (*run)(const struct rps_tool_call *call);
+};
+
+extern const struct rps_tool rps_tool_launch;
+extern const struct rps_tool rps_tool_tables;
+extern const struct rps_tool rps_tool_stats;
+extern const struct rps_tool rps_tool_ping;
+extern const struct rps_tool rps_tool_save;
+extern const struct rps_tool rps_tool_verify;
+extern const struct rps_tool rps_tool_digest;
+extern const struct rps_tool rps_tool_shutdown;
+
+/** "recps tables: …" on stderr; returns `code`. */
+int rps_tool_fail(int code, const char *tool, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/** The exit code that says this status. */
+int rps_tool_exit_of(rps_status status);
+
+/** Connect to the cluster of the options, or say why not and return a code. */
+int rps_tool_open(const struct rps_tool_call *call, const char *tool,
+        rps_client **client_out);
+
+/** Fail with the words of the client's last error. */
+int rps_tool_client_failed(
+        rps_client *client, const char *tool, rps_status status);
+
+/**
+ * STAT of every PS as a list, in order of index. NULL: *code_out is the exit
+ * code, and what was wrong has been said.
+ */
+json_t *rps_tool_stat_all(rps_client *client, const char *tool,
+        uint32_t ps_count, bool digests, int *code_out);
+
+/** Print a JSON value on one line and release it. Returns an exit code. */
+int rps_tool_print_json(json_t *value);
+
+#endif /* RPS_CLIENT_CLI_TOOL_H */

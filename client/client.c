@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening and closing a client, and what every call begins with.
+ */
+#include "base/clock.h"
+#include "client/cluster_copy.h"
+#include "client/connect.h"
+#include "client/exchange.h"
+#include "client/watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CONNECT_TIMEOUT_MS 300000u
+#define JOB_ID_DEFAULT     "recps"
+
+void
+rps_client_options_init(rps_client_options *options)
+{
+    *options = (rps_client_options){
+            .struct_bytes = sizeof(*options),
+            .job_id = JOB_ID_DEFAULT,
+            .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+    };
+}
+
+/* --- what every call begins with ----------------------------------------- */
+
+rps_status
+rps_client_enter(const rps_client *client)
+{
+    if (client == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "client is NULL");
+    }
+    if (client->pid != getpid()) {
+        return rps_client_fail(RPS_E_FORKED,
+                "this client was opened by process %ld; open one of your own "
+                "after fork",
+                (long)client->pid);
+    }
+    return RPS_OK;
+}
+
+static rps_status
+gone(const struct rps_channel *channel)
+{
+    return rps_client_fail(RPS_E_UNREACHABLE,
+            "%s (this client stays failed; open a new one)",
+            channel->cause.text);
+}
+
+rps_status
+rps_client_all_alive(const rps_client *client)
+{
+    uint32_t i;
+
+    if (client->channel_count < client->ps_count) {
+        return rps_client_fail(RPS_E_UNSUPPORTED,
+                "an evaluator is connected to PS 0 alone; open an embedded "
+                "client for its tables");
+    }
+    for (i = 0; i < client->channel_count; i++) {
+        if (client->channels[i]->lost) {
+            return gone(client->channels[i]);
+        }
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_client_one_alive(const rps_client *client, uint32_t ps)
+{
+    if (ps >= client->channel_count) {
+        return rps_client_fail(RPS_E_INVAL,
+                "PS %u: this client is connected to %u (0 to %u)", ps,
+                client->channel_count, client->channel_count - 1);
+    }
+    return client->channels[ps]->lost ? gone(client->channels[ps]) : RPS_OK;
+}
+
+void
+rps_client_set_epoch(rps_client *client, uint32_t epoch)
+{
+    uint32_t i;
+
+    for (i = 0; i < client->channel_count; i++) {
+        client->channels[i]->epoch = epoch;
+        client->channels[i]->owes_decision = false;
+    }
+    free(client->decision);
+    client->decision = NULL;
+    client->decision_bytes = 0;
+}
+
+/* --- open ---------------------------------------------------------------- */
+
+static rps_status
+resolve_cluster(rps_client *client, const rps_cluster *given)
+{
+    rps_cluster_options options;
+    rps_cluster_error error = {0};
+    rps_status status;
+
+    if (given != NULL && given->ps_count > 0 && given->ps == NULL) {
+        return rps_client_fail(RPS_E_INVAL,
+                "cluster: ps_count is %u, but ps is NULL", given->ps_count);
+    }
+    if (given != NULL) {
+        return rps_cluster_copy(&client->cluster, given) ? RPS_OK
+                                                         : rps_client_nomem();
+    }
+    rps_cluster_options_init(&options);
+    status = rps_cluster_resolve(&client->cluster, &options, &error);
+    if (status != RPS_OK) {
+        (void)rps_client_fail(status, "%s",
+                error.message != NULL ? error.message
+                                      : "the cluster cannot be resolved");
+    }
+    rps_cluster_error_finish(&error);
+    return status;
+}
+
+static rps_status
+take_options(rps_client *client, const rps_client_options *options)
+{
+    client->job_id =
+            strdup(options->job_id != NULL ? options->job_id : JOB_ID_DEFAULT);
+    client->job_seed = options->job_seed;
+    client->connect_timeout_ms = options->connect_timeout_ms;
+    client->request_timeout_ms = options->request_timeout_ms;
+    client->report = options->report;
+    client->report_context = options->report_context;
+    if (options->checkpoint_dir != NULL && options->checkpoint_dir[0] != '\0') {
+        client->checkpoint_dir = strdup(options->checkpoint_dir);
+        if (client->checkpoint_dir == NULL) {
+            return rps_client_nomem();
+        }
+    }
+    return client->job_id != NULL ? RPS_OK : rps_client_nomem();
+}
+
+static rps_status
+place_in_job(rps_client *client)
+{
+    const rps_cluster *cluster = &client->cluster;
+
+    client->embedded =
+            cluster->role == RPS_ROLE_LOCAL || cluster->ps_count == 0;
+    client->ps_count = client->embedded ? 1 : cluster->ps_count;
+    if (client->ps_count > RPS_PS_COUNT_MAX) {
+        return rps_client_fail(RPS_E_INVAL, "%u parameter servers, at most %u",
+                client->ps_count, RPS_PS_COUNT_MAX);
+    }
+    client->channel_count =
+            !client->embedded && cluster->role == RPS_ROLE_EVALUATOR
+                    ? 1
+                    : client->ps_count;
+    client->member = client->embedded || cluster->role == RPS_ROLE_CHIEF ||
+                     cluster->role == RPS_ROLE_WORKER;
+    client->rank = client->embedded ? 0 : cluster->rank;
+    rps_route_init(&client->route, client->ps_count);
+    client->channels =
+            calloc(client->channel_count, sizeof(struct rps_channel *));
+    client->polls = calloc(client->channel_count, sizeof(struct pollfd));
+    client->watch = rps_watch_create(client->channel_count);
+    return client->channels != NULL && client->polls != NULL &&
+                           client->watch != NULL
+                   ? RPS_OK
+                   : rps_client_nomem();
+}
+
+static rps_status
+check_options(const rps_client_options *options)
+{
+    if (options == NULL || options->struct_bytes != sizeof(*options)) {
+        return rps_client_fail(
+                RPS_E_INVAL, "options: begin with rps_client_options_init()");
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_client_open(rps_client **client_out, const rps_client_options *options)
+{
+    rps_client *client = NULL;
+    rps_status status = check_options(options);
+
+    *client_out = NULL;
+    if (status != RPS_OK) {
+        return status;
+    }
+    client = calloc(1, sizeof(*client));
+    if (client == NULL) {
+        return rps_client_nomem();
+    }
+    client->pid = getpid();
+    client->client_id = rps_random_id() | 1; /* 0 is no client */
+    status = resolve_cluster(client, options->cluster);
+    if (status == RPS_OK) {
+        status = take_options(client, options);
+    }
+    if (status == RPS_OK) {
+        status = place_in_job(client);
+    }
+    if (status == RPS_OK) {
+        status = client->embedded ? rps_connect_local(client)
+                                  : rps_connect_all(client);
+    }
+    if (status != RPS_OK) {
+        rps_client_close(client);
+        return status;
+    }
+    *client_out = client;
+    return RPS_OK;
+}
+
+/* --- close --------------------------------------------------------------- */
+
+static void
+destroy_channels(rps_client *client, bool forked)
+{
+    uint32_t i;
+
+    for (i = 0; client->channels != NULL && i < client->channel_count; i++) {
+        struct rps_channel *channel = client->channels[i];
+
+        if (channel != NULL) {
+            rps_channel_forget(channel);
+        }
+        rps_channel_destroy(channel, forked);
+    }
+    free(client->channels);
+}
+
+void
+rps_client_close(rps_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    while (client->tickets != NULL) {
+        rps_ticket_destroy(client->tickets);
+    }
+    destroy_channels(client, client->pid != getpid());
+    while (client->tables != NULL) {
+        rps_embedding_table *table = client->tables;
+
+        client->tables = table->next;
+        free(table);
+    }
+    rps_watch_destroy(client->watch);
+    rps_cluster_finish(&client->cluster);
+    free(client->polls);
+    free(client->job_id);
+    free(client->checkpoint_dir);
+    free(client->decision);
+    free(client);
+}
+
+/* --- small answers ------------------------------------------------------- */
+
+const char *
+rps_client_error(const rps_client *client)
+{
+    return rps_client_words();
+}
+
+const rps_cluster *
+rps_client_cluster(const rps_client *client)
+{
+    return client != NULL ? &client->cluster : NULL;
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Building and sending requests, taking replies. What a reply may hold is
+ * checked here (header) and in the take functions (body).
+ */
+#include "client/exchange.h"
+
+#include "client/watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void
+rps_answer_finish(struct rps_answer *answer)
+{
+    free(answer->text);
+    free(answer->decision);
+    *answer = (struct rps_answer){0};
+}
+
+static void
+exchange_destroy(struct rps_exchange *exchange)
+{
+    if (exchange != NULL) {
+        free(exchange->parts);
+        free(exchange->frame);
+        free(exchange);
+    }
+}
+
+void
+rps_outbox_init(struct rps_outbox *outbox)
+{
+    outbox->first = NULL;
+    outbox->tail = &outbox->first;
+}
+
+/* --- building ------------------------------------------------------------ */
+
+static void
+attach_decision(rps_client *client, struct rps_channel *channel,
+        struct rps_exchange *exchange, struct rps_builder *builder)
+{
+    struct rps_section section = {
+            .kind = RPS_SECTION_DECISION,
+            .count = client->decision_bytes,
+    };
+
+    rps_builder_add(builder, &section, client->decision);
+    channel->owes_decision = false;
+    exchange->carries_decision = true;
+}
+
+struct rps_exchange *
+rps_exchange_begin(rps_client *client, struct rps_outbox *outbox,
+        struct rps_builder *builder, const struct rps_request *request)
+{
+    struct rps_channel *channel = client->channels[request->ps];
+    struct rps_exchange *exchange = calloc(1, sizeof(*exchange));
+    bool decision = channel->owes_decision && !request->bare;
+    uint64_t us = (uint64_t)request->timeout_ms * 1000;
+    struct rps_header header = {
+            .version = RPS_WIRE_VERSION,
+            .opcode = request->opcode,
+            .flags = request->flags,
+            .step = request->step,
+            .epoch = channel->epoch,
+            .route_version = client->route.version,
+            .deadline_us = us > UINT32_MAX ? UINT32_MAX : (uint32_t)us,
+    };
+
+    if (exchange == NULL) {
+        return NULL;
+    }
+    if (request->numbered && !request->continued) {
+        channel->last_number++;
+        exchange->took_number = true;
+    }
+    header.number = request->numbered ? channel->last_number : 0;
+    header.request_id = ++client->last_request;
+    exchange->number = header.number;
+    exchange->request_id = header.request_id;
+    exchange->ps = request->ps;
+    exchange->opcode = request->opcode;
+    *outbox->tail = exchange;
+    outbox->tail = &exchange->next;
+    rps_builder_begin(builder, &header, request->sections + (decision ? 1 : 0));
+    if (decision) {
+        attach_decision(client, channel, exchange, builder);
+    }
+    return exchange;
+}
+
+rps_status
+rps_exchange_end(struct rps_exchange *exchange, struct rps_builder *builder)
+{
+    rps_status status =
+            rps_builder_end(builder, &exchange->frame, &exchange->frame_bytes);
+
+    rps_builder_finish(builder);
+    return status;
+}
+
+void
+rps_outbox_abort(rps_client *client, struct rps_outbox *outbox)
+{
+    while (outbox->first != NULL) {
+        struct rps_exchange *exchange = outbox->first;
+        struct rps_channel *channel = client->channels[exchange->ps];
+
+        outbox->first = exchange->next;
+        if (exchange->took_number) {
+            channel->last_number--;
+        }
+        if (exchange->carries_decision) {
+            channel->owes_decision = true;
+        }
+        exchange_destroy(exchange);
+    }
+    rps_outbox_init(outbox);
+}
+
+/* --- a ticket's end ------------------------------------------------------ */
+
+static void
+ticket_fail(struct rps_ticket_state *ticket, rps_status status,
+        const struct rps_error *error)
+{
+    if (ticket->status == RPS_OK) {
+        ticket->status = status;
+        ticket->error = *error;
+    }
+}
+
+static void
+ticket_finish(struct rps_ticket_state *ticket)
+{
+    struct rps_error error = {{0}};
+
+    if (ticket->done) {
+        return;
+    }
+    ticket->done = true;
+    if (ticket->status == RPS_OK && ticket->finish != NULL) {
+        ticket_fail(ticket, ticket->finish(ticket, &error), &error);
+    }
+}
+
+/* Its exchanges go on without it: replies are dropped. */
+static void
+ticket_detach(struct rps_ticket_state *ticket)
+{
+    rps_client *client = ticket->client;
+    uint32_t i;
+
+    for (i = 0; i < client->channel_count; i++) {
+        struct rps_exchange *exchange;
+
+        if (client->channels[i] == NULL) {
+            continue;
+        }
+        exchange = client->channels[i]->waiting;
+        for (; exchange != NULL; exchange = exchange->next) {
+            if (exchange->ticket == ticket) {
+                exchange->ticket = NULL;
+                exchange->answer = NULL;
+            }
+        }
+    }
+    ticket->outstanding = 0;
+}
+
+static void
+ticket_end(struct rps_ticket_state *ticket, rps_status status,
+        const struct rps_error *error)
+{
+    ticket_fail(ticket, status, error);
+    ticket_detach(ticket);
+    ticket_finish(ticket);
+}
+
+/* --- a lost channel ------------------------------------------------------ */
+
+static bool
+concerns(const struct rps_ticket_state *ticket,
+        const struct rps_channel *channel)
+{
+    const struct rps_exchange *exchange = channel->waiting;
+
+    while (exchange != NULL && exchange->ticket != ticket) {
+        exchange = exchange->next;
+    }
+    return !ticket->narrow || exchange != NULL;
+}
+
+void
+rps_channel_forget(struct rps_channel *channel)
+{
+    while (channel->waiting != NULL) {
+        struct rps_exchange *exchange = channel->waiting;
+
+        channel->waiting = exchange->next;
+        exchange_destroy(exchange);
+    }
+}
+
+static void
+lose(rps_client *client, struct rps_channel *channel, rps_status status,
+        const struct rps_error *error)
+{
+    struct rps_ticket_state *ticket;
+
+    channel->lost = true;
+    (void)rps_fail(&channel->cause, status, "PS %u (%s): %s", channel->ps,
+            channel->address, error->text);
+    for (ticket = client->tickets; ticket != NULL; ticket = ticket->next) {
+        if (!ticket->done && concerns(ticket, channel)) {
+            ticket_end(ticket, status, &channel->cause);
+        }
+    }
+    rps_channel_forget(channel);
+    /* The peer sees at once that nobody listens; words stay. */
+    channel->ops->hang_up(channel);
+}
+
+/* --- sending ------------------------------------------------------------- */
+
+static void
+append(struct rps_channel *channel, struct rps_exchange *exchange)
+{
+    struct rps_exchange **tail = &channel->waiting;
+
+    while (*tail != NULL) {
+        tail = &(*tail)->next;
+    }
+    exchange->next = NULL;
+    *tail = exchange;
+}
+
+static void
+send_one(rps_client *client, struct rps_exchange *exchange,
+        struct rps_ticket_state *ticket)
+{
+    struct rps_channel *channel = client->channels[exchange->ps];
+    uint8_t *frame = exchange->frame;
+    struct rps_error error = {{0}};
+    rps_status status;
+
+    exchange->frame = NULL;
+    if (channel->lost) {
+        ticket_end(ticket, RPS_E_UNREACHABLE, &channel->cause);
+        exchange_destroy(exchange);
+        free(frame);
+        return;
+    }
+    exchange->ticket = ticket->done ? NULL : ticket;
+    ticket->outstanding += ticket->done ? 0 : 1;
+    append(channel, exchange);
+    status = channel->ops->send(channel, frame, exchange->frame_bytes, &error);
+    if (status != RPS_OK) {
+        lose(client, channel, status, &error);
+    }
+}
+
+void
+rps_outbox_send(rps_client *client, struct rps_outbox *outbox,
+        struct rps_ticket_state *ticket)
+{
+    while (outbox->first != NULL) {
+        struct rps_exchange *exchange = outbox->first;
+
+        outbox->first = exchange->next;
+        send_one(client, exchange, ticket);
+    }
+    rps_outbox_init(outbox);
+    if (ticket->outstanding == 0) {
+        ticket_finish(ticket);
+    }
+}
+
+/* --- replies ------------------------------------------------------------- */
+
+/* Server's words are foreign bytes: one line, printable or UTF-8. */
+static void
+clean(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+            *text = ' ';
+        }
+    }
+}
+
+static void
+refused(struct rps_ticket_state *ticket, const struct rps_channel *channel,
+        const struct rps_message *reply)
+{
+    struct rps_error error;
+    rps_status status = (rps_status)reply->header.status;
+    char *text = rps_message_text(reply);
+
+    if (text != NULL) {
+        clean(text);
+    }
+    if (reply->header.status < (int32_t)RPS_STATUS_LAST) {
+        status = RPS_E_UNSUPPORTED;
+    }
+    (void)rps_fail(&error, status, "PS %u (%s): %s: %s", channel->ps,
+            channel->address, rps_opcode_str(reply->header.opcode),
+            text != NULL ? text : rps_status_str(status));
+    free(text);
+    ticket_fail(ticket, status, &error);
+}
+
+static rps_status
+check_header(const struct rps_exchange *exchange,
+        const struct rps_header *header, struct rps_error *error)
+{
+    if (header->version != RPS_WIRE_VERSION) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "a reply of wire version %u (this client speaks %u)",
+                header->version, RPS_WIRE_VERSION);
+    }
+    if (header->opcode != exchange->opcode ||
+            header->number != exchange->number) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "reply %llu to %s is of another request",
+                (unsigned long long)header->request_id,
+                rps_opcode_str(exchange->opcode));
+    }
+    if (header->status > 0 || (header->flags & RPS_FLAG_MORE) != 0) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "a reply to %s with status %d and flags 0x%x",
+                rps_opcode_str(exchange->opcode), header->status,
+                header->flags);
+    }
+    return RPS_OK;
+}
+
+static struct rps_exchange **
+find_waiting(struct rps_channel *channel, uint64_t request_id)
+{
+    struct rps_exchange **link = &channel->waiting;
+
+    while (*link != NULL && (*link)->request_id != request_id) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+static rps_status
+take_body(struct rps_exchange *exchange, struct rps_channel *channel,
+        const struct rps_message *reply, struct rps_error *error)
+{
+    struct rps_answer *answer = exchange->answer;
+
+    if (exchange->ticket == NULL) {
+        return RPS_OK;
+    }
+    if (answer != NULL) {
+        answer->status = (rps_status)reply->header.status;
+    }
+    if (reply->header.status != 0) {
+        refused(exchange->ticket, channel, reply);
+        return RPS_OK;
+    }
+    return exchange->take != NULL ? exchange->take(exchange, reply, error)
+                                  : RPS_OK;
+}
+
+/* rps_frame_fn */
+static rps_status
+take_frame(void *context, struct rps_channel *channel,
+        const struct rps_header *header, const uint8_t *frame,
+        size_t frame_bytes, struct rps_error *error)
+{
+    struct rps_exchange **link = find_waiting(channel, header->request_id);
+    struct rps_exchange *exchange = *link;
+    struct rps_ticket_state *ticket;
+    struct rps_message reply;
+    rps_status status;
+
+    if (exchange == NULL || (header->flags & RPS_FLAG_REPLY) == 0) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "a frame that answers nothing (%s %llu)",
+                rps_opcode_str(header->opcode),
+                (unsigned long long)header->request_id);
+    }
+    status = check_header(exchange, header, error);
+    if (status == RPS_OK) {
+        status = rps_message_open(&reply, header, frame, frame_bytes, error);
+    }
+    if (status == RPS_OK) {
+        status = take_body(exchange, channel, &reply, error);
+    }
+    if (status != RPS_OK) {
+        return status; /* the exchange stays: lose() ends its ticket */
+    }
+    channel->wish_waits = (header->flags & RPS_FLAG_WISH) != 0;
+    ticket = exchange->ticket;
+    *link = exchange->next;
+    exchange_destroy(exchange);
+    if (ticket != NULL && --ticket->outstanding == 0) {
+        ticket_finish(ticket);
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_take_text(struct rps_exchange *exchange, const struct rps_message *reply,
+        struct rps_error *error)
+{
+    struct rps_answer *answer = exchange->answer;
+    const struct rps_section *section =
+            rps_message_find(reply, RPS_SECTION_DECISION, 0);
+
+    if (answer == NULL) {
+        return RPS_OK;
+    }
+    answer->text = rps_message_text(reply);
+    if (section != NULL && section->bytes > 0) {
+        answer->decision = malloc(section->bytes);
+        if (answer->decision == NULL) {
+            return rps_fail(error, RPS_E_NOMEM, "no memory for a reply");
+        }
+        memcpy(answer->decision, rps_message_array(reply, section),
+                section->bytes);
+        answer->decision_bytes = section->bytes;
+    }
+    return RPS_OK;
+}
+
+/* --- moving -------------------------------------------------------------- */
+
+static bool
+watch_all(rps_client *client)
+{
+    bool work = false;
+    uint32_t i;
+
+    for (i = 0; i < client->channel_count; i++) {
+        struct rps_channel *channel = client->channels[i];
+
+        client->polls[i] = (struct pollfd){.fd = -1};
+        if (channel->lost) {
+            continue;
+        }
+        work |= channel->ops->arm(channel);
+        client->polls[i].fd =
+                channel->ops->watch(channel, &client->polls[i].events);
+    }
+    return work;
+}
+
+void
+rps_client_move(rps_client *client, int timeout_ms)
+{
+    bool work = watch_all(client);
+    uint32_t i;
+
+    /* An interrupted poll leaves revents 0: nothing moves, the caller's loop
+     * comes back. */
+    (void)poll(client->polls, client->channel_count, work ? 0 : timeout_ms);
+    for (i = 0; i < client->channel_count; i++) {
+        struct rps_channel *channel = client->channels[i];
+        struct rps_error error = {{0}};
+        rps_status status;
+
+        if (channel->lost || (!work && client->polls[i].revents == 0)) {
+            continue;
+        }
+        status = channel->ops->move(channel, take_frame, client, &error);
+        if (status != RPS_OK) {
+            lose(client, channel, status, &error);
+        }
+    }
+    rps_client_rewatch(client);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests and their replies. A ticket is what the caller waits for: one or
+ * many exchanges (a frame out, its reply in) with one or many PS.
+ *
+ * Frames of a ticket are built into an outbox first and sent together, so
+ * that a call that fails while it builds has changed nothing: numbers of the
+ * lane and the decision that is owed are taken back.
+ */
+#ifndef RPS_CLIENT_EXCHANGE_H
+#define RPS_CLIENT_EXCHANGE_H
+
+#include "client/handle.h"
+#include "proto/message.h"
+
+struct rps_exchange;
+
+/**
+ * Check a reply that is OK against its request and take what it holds.
+ * Nothing may be written before all of it is checked. Not OK: CORRUPT, and
+ * the channel is closed.
+ */
+typedef rps_status rps_take_fn(struct rps_exchange *exchange,
+        const struct rps_message *reply, struct rps_error *error);
+
+/** What a reply of words or JSON leaves behind. */
+struct rps_answer {
+    rps_status status;
+    char *text;        /* owned; NULL: none */
+    uint8_t *decision; /* owned; NULL: none */
+    size_t decision_bytes;
+};
+void rps_answer_finish(struct rps_answer *answer);
+
+/** A run of one table's distinct keys (or rows) in a frame. */
+struct rps_part {
+    uint32_t item;  /* index in the call's array */
+    uint32_t first; /* into the item's order */
+    uint32_t count;
+};
+
+struct rps_exchange {
+    struct rps_exchange *next;
+    struct rps_ticket_state *ticket; /* NULL: canceled, drop the reply */
+    uint64_t request_id;
+    uint64_t number;
+    uint32_t ps;
+    uint16_t opcode;
+    bool took_number;
+    bool carries_decision;
+    rps_take_fn *take;         /* NULL: the status is all */
+    struct rps_answer *answer; /* borrowed: of take_text */
+    struct rps_part *parts;    /* owned [part_count] */
+    uint32_t part_count;
+    uint8_t *frame; /* built, not sent yet; owned */
+    size_t frame_bytes;
+};
+
+struct rps_ticket_state {
+    struct rps_ticket_state *next;
+    uint64_t id;
+    uint32_t outstanding; /* exchanges without a reply */
+    bool done;
+    bool narrow; /* one PS matters: another's loss does not end it */
+    rps_status status;
+    struct rps_error error;
+    void *work; /* of the call: arrays, plan; released by `release` */
+    /** All replies are in and fine: write the result. */
+    rps_status (*finish)(
+            struct rps_ticket_state *ticket, struct rps_error *error);
+    void (*release)(struct rps_ticket_state *ticket);
+    rps_client *client;
+};
+
+struct rps_outbox {
+    struct rps_exchange *first;
+    struct rps_exchange **tail;
+};
+
+/** What an exchange is about. */
+struct rps_request {
+    uint32_t ps;
+    uint16_t opcode;
+    uint32_t flags;
+    uint64_t step;
+    uint32_t timeout_ms;
+    uint32_t sections; /* at most; the decision's own is added */
+    bool numbered;     /* takes the lane's next number */
+    bool continued;    /* has the number of the frame before: MORE was set */
+    bool bare;         /* no decision rides along */
+};
+
+/** New, in the client's list; NULL: no memory. */
+struct rps_ticket_state *rps_ticket_create(rps_client *client);
+
+/** Detach its exchanges and free it. NULL is allowed. */
+void rps_ticket_destroy(struct rps_ticket_state *ticket);
+
+/** NULL: none such. */
+struct rps_ticket_state *rps_ticket_find(const rps_client *client, uint64_t id);
+
+void rps_outbox_init(struct rps_outbox *outbox);
+
+/**
+ * Begin a frame: the exchange is in the outbox, the builder has header and
+ * (if it is owed) decision. NULL: no memory.
+ */
+struct rps_exchange *rps_exchange_begin(rps_client *client,
+        struct rps_outbox *outbox, struct rps_builder *builder,
+        const struct rps_request *request);
+
+/** End the frame. LIMIT, NOMEM. */
+rps_status rps_exchange_end(
+        struct rps_exchange *exchange, struct rps_builder *builder);
+
+/** Undo what was built and not sent. */
+void rps_outbox_abort(rps_client *client, struct rps_outbox *outbox);
+
+/**
+ * Send all of it under this ticket. A channel that fails is lost, and the
+ * ticket ends with that; the words are in the ticket.
+ */
+void rps_outbox_send(rps_client *client, struct rps_outbox *outbox,
+        struct rps_ticket_state *ticket);
+
+/** Drop what waits on it, when it is closed. */
+void rps_channel_forget(struct rps_channel *channel);
+
+/** rps_take_fn: text and decision go to exchange->answer. */
+rps_take_fn rps_take_text;
+
+/**
+ * Write and read on every channel; with timeout_ms wait for the first event
+ * (-1: no limit).
+ */
+void rps_client_move(rps_client *client, int timeout_ms);
+
+/** Move until it is done or the time is over (0: no limit; TIMEOUT). */
+rps_status rps_ticket_wait(
+        struct rps_ticket_state *ticket, uint32_t timeout_ms);
+
+/** wait + words + destroy: the end of a blocking call. */
+rps_status rps_ticket_settle(
+        struct rps_ticket_state *ticket, uint32_t timeout_ms);
+
+#endif /* RPS_CLIENT_EXCHANGE_H */

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of an rps_client and of a table's handle. One thread at a time
+ * uses them; nothing here is locked.
+ */
+#ifndef RPS_CLIENT_HANDLE_H
+#define RPS_CLIENT_HANDLE_H
+
+#include "client/channel.h"
+#include "client/error.h"
+#include "proto/route.h"
+
+#include <recps/client.h>
+
+#include <poll.h>
+#include <sys/types.h>
+
+struct rps_ticket_state;
+struct rps_watch;
+
+struct rps_embedding_table {
+    rps_client *client;
+    rps_embedding_table *next; /* rps_client.tables */
+    uint64_t id;
+    rps_table_spec spec;
+};
+
+struct rps_client {
+    pid_t pid;           /* that opened it */
+    rps_cluster cluster; /* a copy */
+    char *job_id;
+    char *checkpoint_dir; /* embedded; NULL: none */
+    uint64_t job_seed;
+    uint64_t client_id;
+    uint32_t connect_timeout_ms;
+    uint32_t request_timeout_ms;
+    void (*report)(void *context, const char *line);
+    void *report_context;
+
+    bool embedded;
+    bool member; /* has a rank in the job: chief, worker, embedded */
+    uint32_t rank;
+    struct rps_route route;        /* of ps_count servers */
+    uint32_t ps_count;             /* of the job; 1 when embedded */
+    uint32_t channel_count;        /* ps_count; an evaluator has PS 0 alone */
+    struct rps_channel **channels; /* [channel_count]; NULL while opening */
+    struct pollfd *polls;          /* [channel_count] */
+    struct rps_watch *watch;       /* behind rps_client_fd() */
+
+    uint64_t last_request;
+    uint64_t last_ticket;
+    struct rps_ticket_state *tickets;
+    rps_embedding_table *tables;
+    uint64_t lookup_step;
+
+    uint8_t *decision; /* of the last step's end; NULL: none */
+    size_t decision_bytes;
+};
+
+/** FORKED in a child, INVAL without a handle; begins every call. */
+rps_status rps_client_enter(const rps_client *client);
+
+/** UNREACHABLE (with words) if a PS is gone. */
+rps_status rps_client_all_alive(const rps_client *client);
+
+/** The same of one PS; INVAL if there is no such PS here. */
+rps_status rps_client_one_alive(const rps_client *client, uint32_t ps);
+
+/** Every request from now on carries this epoch; no decision is owed. */
+void rps_client_set_epoch(rps_client *client, uint32_t epoch);
+
+/** Handle of an opened table, or NULL. */
+rps_embedding_table *rps_client_find_table(
+        const rps_client *client, uint64_t id);
+
+#endif /* RPS_CLIENT_HANDLE_H */

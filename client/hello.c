@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/hello.h"
+
+#include "base/text.h"
+#include "client/call.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *
+role_of(const rps_client *client)
+{
+    if (client->embedded) {
+        return "local";
+    }
+    if (client->cluster.is_chief) {
+        return "chief";
+    }
+    switch (client->cluster.role) {
+    case RPS_ROLE_WORKER:
+        return "worker";
+    case RPS_ROLE_EVALUATOR:
+        return "evaluator";
+    default:
+        return "none";
+    }
+}
+
+/* 0 is what an unknown rank or count is. */
+static bool
+set_rank(json_t *object, const rps_client *client)
+{
+    uint32_t replicas = client->embedded ? 1 : client->cluster.replica_count;
+
+    if (!client->member) {
+        return true;
+    }
+    if (json_object_set_new(object, "rank", json_integer(client->rank)) != 0) {
+        return false;
+    }
+    return replicas == 0 ||
+           json_object_set_new(object, "replicas", json_integer(replicas)) == 0;
+}
+
+static char *
+hello_text(const rps_client *client, uint32_t ps)
+{
+    char seed[24];
+    char fingerprint[24];
+    char id[24];
+    char *text = NULL;
+    json_t *object;
+
+    (void)snprintf(seed, sizeof(seed), "%" PRIu64, client->job_seed);
+    (void)snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
+            client->cluster.fingerprint);
+    (void)snprintf(id, sizeof(id), "%016" PRIx64, client->client_id);
+    object = json_pack("{s:[i,i], s:s, s:s, s:I, s:I, s:s, s:s, s:i, s:s, s:I}",
+            "versions", (int)RPS_WIRE_VERSION, (int)RPS_WIRE_VERSION, "job_id",
+            client->job_id, "job_seed", seed, "ps_count",
+            (json_int_t)client->ps_count, "ps_index", (json_int_t)ps, "role",
+            role_of(client), "client", id, "lane", 0, "program",
+            program_invocation_short_name, "route_version",
+            (json_int_t)client->route.version);
+    if (object != NULL && !client->embedded &&
+            json_object_set_new(
+                    object, "fingerprint", json_string(fingerprint)) != 0) {
+        json_decref(object);
+        return NULL;
+    }
+    if (object != NULL && set_rank(object, client)) {
+        text = json_dumps(object, JSON_COMPACT);
+    }
+    json_decref(object);
+    return text;
+}
+
+rps_status
+rps_hello_send(rps_client *client, struct rps_channel *channel,
+        uint64_t *request_id_out, struct rps_error *error)
+{
+    struct rps_header header = {
+            .version = RPS_WIRE_VERSION,
+            .opcode = RPS_OP_HELLO,
+            .request_id = ++client->last_request,
+            .route_version = client->route.version,
+    };
+    struct rps_builder builder;
+    uint8_t *frame = NULL;
+    size_t bytes = 0;
+    char *text = hello_text(client, channel->ps);
+    rps_status status;
+
+    *request_id_out = header.request_id;
+    if (text == NULL) {
+        return rps_fail(error, RPS_E_NOMEM,
+                "out of memory (or a job id that is not UTF-8)");
+    }
+    rps_builder_begin(&builder, &header, 1);
+    rps_builder_add_text(&builder, text, strlen(text));
+    status = rps_builder_end(&builder, &frame, &bytes);
+    rps_builder_finish(&builder);
+    free(text);
+    if (status != RPS_OK) {
+        return rps_fail(error, status, "out of memory");
+    }
+    return channel->ops->send(channel, frame, bytes, error);
+}
+
+static rps_status
+check_field(const json_t *object, const char *name, uint64_t expected,
+        struct rps_error *error)
+{
+    uint64_t value;
+
+    if (!rps_answer_u64(object, name, &value)) {
+        return rps_fail(
+                error, RPS_E_CORRUPT, "its answer to HELLO has no %s", name);
+    }
+    if (value != expected) {
+        return rps_fail(error, RPS_E_MISMATCH,
+                "%s: %" PRIu64 " at the server, %" PRIu64 " at this client",
+                name, value, expected);
+    }
+    return RPS_OK;
+}
+
+static rps_status
+read_answer(const rps_client *client, struct rps_channel *channel,
+        const json_t *object, struct rps_error *error)
+{
+    uint64_t epoch;
+    uint64_t last = 0;
+    rps_status status = check_field(object, "version", RPS_WIRE_VERSION, error);
+
+    if (status == RPS_OK) {
+        status = check_field(object, "ps_count", client->ps_count, error);
+    }
+    if (status == RPS_OK) {
+        status = check_field(object, "ps_index", channel->ps, error);
+    }
+    if (status == RPS_OK) {
+        status = check_field(
+                object, "route_version", client->route.version, error);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    if (!rps_answer_u64(object, "epoch", &epoch) || epoch > UINT32_MAX ||
+            !rps_answer_u64(object, "last_number", &last)) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "its answer to HELLO has no epoch or last_number");
+    }
+    channel->epoch = (uint32_t)epoch;
+    channel->last_number = last;
+    return RPS_OK;
+}
+
+static rps_status
+refusal(const struct rps_message *reply, struct rps_error *error)
+{
+    char *text = rps_message_text(reply);
+    rps_status status = reply->header.status >= (int32_t)RPS_STATUS_LAST
+                                ? (rps_status)reply->header.status
+                                : RPS_E_UNSUPPORTED;
+    char *at;
+
+    for (at = text; at != NULL && *at != '\0'; at++) {
+        *at = (unsigned char)*at < 0x20 ? ' ' : *at;
+    }
+    (void)rps_fail(
+            error, status, "%s", text != NULL ? text : rps_status_str(status));
+    free(text);
+    return status;
+}
+
+rps_status
+rps_hello_take(const rps_client *client, struct rps_channel *channel,
+        uint64_t request_id, const struct rps_header *header,
+        const uint8_t *frame, size_t frame_bytes, struct rps_error *error)
+{
+    struct rps_message reply;
+    json_error_t where;
+    json_t *object;
+    char *text;
+    rps_status status;
+
+    if ((header->flags & RPS_FLAG_REPLY) == 0 ||
+            header->opcode != RPS_OP_HELLO ||
+            header->request_id != request_id || header->status > 0) {
+        return rps_fail(error, RPS_E_CORRUPT, "answers HELLO with %s",
+                rps_opcode_str(header->opcode));
+    }
+    status = rps_message_open(&reply, header, frame, frame_bytes, error);
+    if (status != RPS_OK) {
+        return status;
+    }
+    if (header->status < 0) {
+        return refusal(&reply, error);
+    }
+    text = rps_message_text(&reply);
+    object = text != NULL ? json_loads(text, 0, &where) : NULL;
+    free(text);
+    if (!json_is_object(object)) {
+        status = rps_fail(
+                error, RPS_E_CORRUPT, "its answer to HELLO is no JSON object");
+    } else {
+        status = read_answer(client, channel, object, error);
+    }
+    json_decref(object);
+    return status;
+}

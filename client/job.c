@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job's life as a replica sees it: begin (the chief), join, the end of a
+ * step, and the decision that goes from PS 0 to every PS through the client.
+ */
+#include "client/call.h"
+#include "client/watch.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_TIMEOUT_MS 60000u
+#define STEP_BYTES_MAX  (256ull << 20)
+
+static rps_status
+check_member(const rps_client *client, bool chief)
+{
+    rps_status status = rps_client_enter(client);
+
+    if (status == RPS_OK && !client->member) {
+        status = rps_client_fail(RPS_E_INVAL,
+                "role %s has no rank in the job's steps",
+                rps_role_str(client->cluster.role));
+    }
+    if (status == RPS_OK && chief && !client->embedded &&
+            !client->cluster.is_chief) {
+        status = rps_client_fail(RPS_E_INVAL,
+                "only the chief may do this; this is %s %u",
+                rps_role_str(client->cluster.role), client->cluster.index);
+    }
+    return status == RPS_OK ? rps_client_all_alive(client) : status;
+}
+
+/* --- terms and starts as JSON -------------------------------------------- */
+
+static rps_status
+malformed(const rps_client *client, uint32_t ps, const char *field)
+{
+    return rps_client_fail(RPS_E_CORRUPT,
+            "PS %u (%s): its answer has no legal \"%s\"", ps,
+            client->channels[ps]->address, field);
+}
+
+static rps_status
+read_data_position(const json_t *object, char **out)
+{
+    const json_t *value = json_object_get(object, "data_position");
+
+    *out = NULL;
+    if (value == NULL || json_is_null(value)) {
+        return RPS_OK;
+    }
+    *out = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    return *out != NULL ? RPS_OK : rps_client_nomem();
+}
+
+static bool
+read_names(const json_t *object, rps_terms *terms)
+{
+    const char *mode = json_string_value(json_object_get(object, "mode"));
+    const char *combine = json_string_value(json_object_get(object, "combine"));
+
+    if (mode == NULL || combine == NULL) {
+        return false;
+    }
+    terms->mode = strcmp(mode, "sync") == 0 ? RPS_MODE_SYNC : RPS_MODE_ASYNC;
+    terms->combine =
+            strcmp(combine, "mean") == 0 ? RPS_COMBINE_MEAN : RPS_COMBINE_SUM;
+    return (terms->mode == RPS_MODE_SYNC || strcmp(mode, "async") == 0) &&
+           (terms->combine == RPS_COMBINE_MEAN || strcmp(combine, "sum") == 0);
+}
+
+/* The answer of STEP_END(0). */
+static rps_status
+read_start(const rps_client *client, const json_t *object, rps_start *start)
+{
+    uint64_t epoch;
+    uint64_t replicas;
+    uint64_t timeout;
+
+    if (!rps_answer_u64(object, "epoch", &epoch) || epoch > UINT32_MAX) {
+        return malformed(client, 0, "epoch");
+    }
+    if (!rps_answer_u64(object, "step", &start->step)) {
+        return malformed(client, 0, "step");
+    }
+    if (!read_names(object, &start->terms)) {
+        return malformed(client, 0, "mode\" or \"combine");
+    }
+    if (!rps_answer_u64(object, "replicas", &replicas) || replicas == 0 ||
+            replicas > RPS_REPLICAS_MAX) {
+        return malformed(client, 0, "replicas");
+    }
+    if (!rps_answer_u64(object, "step_timeout_ms", &timeout) ||
+            timeout > UINT32_MAX) {
+        return malformed(client, 0, "step_timeout_ms");
+    }
+    if (!rps_answer_u64(
+                object, "step_bytes_max", &start->terms.step_bytes_max)) {
+        return malformed(client, 0, "step_bytes_max");
+    }
+    start->epoch = (uint32_t)epoch;
+    start->terms.replica_count = (uint32_t)replicas;
+    start->terms.step_timeout_ms = (uint32_t)timeout;
+    return read_data_position(object, &start->data_position);
+}
+
+static char *
+restore_text(uint32_t epoch, uint64_t step, const rps_terms *terms)
+{
+    char *text = NULL;
+    json_t *object = json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I}", "epoch",
+            (json_int_t)epoch, "step", (json_int_t)step, "mode",
+            terms->mode == RPS_MODE_SYNC ? "sync" : "async", "combine",
+            terms->combine == RPS_COMBINE_MEAN ? "mean" : "sum", "replicas",
+            (json_int_t)terms->replica_count, "step_timeout_ms",
+            (json_int_t)terms->step_timeout_ms, "step_bytes_max",
+            (json_int_t)terms->step_bytes_max);
+
+    if (object != NULL) {
+        text = json_dumps(object, JSON_COMPACT);
+    }
+    json_decref(object);
+    return text;
+}
+
+/* --- begin --------------------------------------------------------------- */
+
+static rps_status
+check_terms(const rps_terms *terms, uint64_t step, rps_terms *out)
+{
+    if (terms == NULL || terms->replica_count == 0 ||
+            terms->replica_count > RPS_REPLICAS_MAX) {
+        return rps_client_fail(RPS_E_INVAL,
+                "terms.replica_count: %u, must be 1 to %u",
+                terms != NULL ? terms->replica_count : 0, RPS_REPLICAS_MAX);
+    }
+    if ((terms->mode != RPS_MODE_SYNC && terms->mode != RPS_MODE_ASYNC) ||
+            (terms->combine != RPS_COMBINE_SUM &&
+                    terms->combine != RPS_COMBINE_MEAN) ||
+            terms->step_bytes_max > INT64_MAX || step > INT64_MAX) {
+        return rps_client_fail(RPS_E_INVAL,
+                "terms: mode %d, combine %d, step_bytes_max %" PRIu64
+                " or step %" PRIu64 " is out of range",
+                (int)terms->mode, (int)terms->combine, terms->step_bytes_max,
+                step);
+    }
+    *out = *terms;
+    if (out->step_timeout_ms == 0) {
+        out->step_timeout_ms = STEP_TIMEOUT_MS;
+    }
+    if (out->step_bytes_max == 0) {
+        out->step_bytes_max = STEP_BYTES_MAX;
+    }
+    return RPS_OK;
+}
+
+/* One above all that the servers know. */
+static rps_status
+next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
+{
+    struct rps_verb verb = {.opcode = RPS_OP_STAT,
+            .bare = true,
+            .timeout_ms = client->request_timeout_ms};
+    uint64_t largest = 0;
+    rps_status status = rps_call_all(client, &verb, "{}", answers);
+    uint32_t ps;
+
+    for (ps = 0; status == RPS_OK && ps < client->channel_count; ps++) {
+        json_t *object = NULL;
+        uint64_t epoch = 0;
+
+        status = rps_answer_object(client, ps, &answers[ps], &object);
+        if (status == RPS_OK && !rps_answer_u64(object, "epoch", &epoch)) {
+            status = malformed(client, ps, "epoch");
+        }
+        largest = epoch > largest ? epoch : largest;
+        json_decref(object);
+        rps_answer_finish(&answers[ps]);
+    }
+    if (status == RPS_OK && largest >= UINT32_MAX) {
+        status = rps_client_fail(
+                RPS_E_LIMIT, "the servers' epoch is the last one");
+    }
+    *epoch_out = (uint32_t)largest + 1;
+    return status;
+}
+
+static rps_status
+take_restored(const rps_client *client, const struct rps_answer *answers,
+        rps_start *start)
+{
+    rps_status status = RPS_OK;
+    uint32_t ps;
+
+    for (ps = 0; status == RPS_OK && ps < client->channel_count; ps++) {
+        json_t *object = NULL;
+        uint64_t step;
+
+        status = rps_answer_object(client, ps, &answers[ps], &object);
+        if (status == RPS_OK && !rps_answer_u64(object, "step", &step)) {
+            status = malformed(client, ps, "step");
+        } else if (status == RPS_OK && step != start->step) {
+            status = rps_client_fail(RPS_E_MISMATCH,
+                    "PS %u (%s): restored step %" PRIu64 ", asked for %" PRIu64,
+                    ps, client->channels[ps]->address, step, start->step);
+        } else if (status == RPS_OK && ps == 0) {
+            status = read_data_position(object, &start->data_position);
+        }
+        json_decref(object);
+    }
+    return status;
+}
+
+rps_status
+rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
+        rps_start *start_out)
+{
+    struct rps_verb verb = {.opcode = RPS_OP_RESTORE, .bare = true};
+    struct rps_answer *answers = NULL;
+    rps_start start = {.step = step};
+    char *text = NULL;
+    rps_status status;
+
+    *start_out = (rps_start){0};
+    status = check_member(client, true);
+    if (status == RPS_OK) {
+        status = check_terms(terms, step, &start.terms);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    answers = rps_answers_create(client);
+    status = answers != NULL ? next_epoch(client, answers, &start.epoch)
+                             : rps_client_nomem();
+    if (status == RPS_OK) {
+        text = restore_text(start.epoch, step, &start.terms);
+        status = text != NULL ? rps_call_all(client, &verb, text, answers)
+                              : rps_client_nomem();
+    }
+    if (status == RPS_OK) {
+        status = take_restored(client, answers, &start);
+    }
+    if (status == RPS_OK) {
+        rps_client_set_epoch(client, start.epoch);
+        *start_out = start;
+    } else {
+        free(start.data_position);
+    }
+    free(text);
+    rps_answers_destroy(client, answers);
+    return status;
+}
+
+/* --- the end of a step --------------------------------------------------- */
+
+static json_t *
+wish_names(uint32_t wishes)
+{
+    json_t *names = json_array();
+
+    if ((wishes & RPS_WISH_SAVE) != 0) {
+        (void)json_array_append_new(names, json_string("save"));
+    }
+    if ((wishes & RPS_WISH_STOP) != 0) {
+        (void)json_array_append_new(names, json_string("stop"));
+    }
+    if ((wishes & RPS_WISH_LEAVE) != 0) {
+        (void)json_array_append_new(names, json_string("leave"));
+    }
+    return names;
+}
+
+static char *
+step_end_text(const rps_client *client, double loss, uint32_t wishes)
+{
+    char *text = NULL;
+    json_t *object =
+            json_pack("{s:I, s:o, s:o}", "rank", (json_int_t)client->rank,
+                    "loss", isfinite(loss) ? json_real(loss) : json_null(),
+                    "wishes", wish_names(wishes));
+
+    if (object != NULL) {
+        text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    }
+    json_decref(object);
+    return text;
+}
+
+/* Answered by PS 0 when the mode allows it: no limit of ours. */
+static rps_status
+step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
+        struct rps_answer *answer)
+{
+    struct rps_verb verb = {.opcode = RPS_OP_STEP_END, .step = step};
+    char *text = step_end_text(client, loss, wishes);
+    rps_status status;
+
+    if (text == NULL) {
+        return rps_client_nomem();
+    }
+    /* a range of one: the loss of any other PS ends this wait, too */
+    status = rps_call_range(client, 0, 1, &verb, text, answer);
+    free(text);
+    return status;
+}
+
+rps_status
+rps_job_join(rps_client *client, rps_start *start_out)
+{
+    struct rps_answer answer = {0};
+    rps_start start = {0};
+    json_t *object = NULL;
+    rps_status status;
+
+    *start_out = (rps_start){0};
+    status = check_member(client, false);
+    if (status != RPS_OK) {
+        return status;
+    }
+    /* a decision of an earlier epoch is void */
+    rps_client_set_epoch(client, client->channels[0]->epoch);
+    status = step_end(client, 0, NAN, 0, &answer);
+    if (status == RPS_OK) {
+        status = rps_answer_object(client, 0, &answer, &object);
+    }
+    if (status == RPS_OK) {
+        status = read_start(client, object, &start);
+    }
+    if (status == RPS_OK) {
+        rps_client_set_epoch(client, start.epoch);
+        *start_out = start;
+    }
+    json_decref(object);
+    rps_answer_finish(&answer);
+    return status;
+}
+
+/* What tools asked of the servers: the chief hands it on as its own. */
+static rps_status
+add_wishes_of(rps_client *client, uint32_t ps, uint32_t *wishes)
+{
+    struct rps_verb verb = {
+            .opcode = RPS_OP_PING, .timeout_ms = client->request_timeout_ms};
+    struct rps_answer answer = {0};
+    json_t *object = NULL;
+    const json_t *name;
+    size_t i;
+    rps_status status = rps_call_one(client, ps, &verb, NULL, &answer);
+
+    if (status == RPS_OK) {
+        status = rps_answer_object(client, ps, &answer, &object);
+    }
+    if (status == RPS_OK) {
+        json_array_foreach(json_object_get(object, "wishes"), i, name)
+        {
+            const char *text = json_string_value(name);
+
+            if (text != NULL && strcmp(text, "save") == 0) {
+                *wishes |= RPS_WISH_SAVE;
+            } else if (text != NULL && strcmp(text, "stop") == 0) {
+                *wishes |= RPS_WISH_STOP;
+            }
+        }
+    }
+    json_decref(object);
+    rps_answer_finish(&answer);
+    return status;
+}
+
+static rps_status
+collect_wishes(rps_client *client, uint32_t *wishes)
+{
+    rps_status status = RPS_OK;
+    uint32_t ps;
+
+    if (!client->embedded && !client->cluster.is_chief) {
+        return RPS_OK;
+    }
+    for (ps = 0; status == RPS_OK && ps < client->channel_count; ps++) {
+        if (client->channels[ps]->wish_waits) {
+            status = add_wishes_of(client, ps, wishes);
+        }
+    }
+    return status;
+}
+
+/* Keep it for the next request to each PS. */
+static void
+owe(rps_client *client, struct rps_answer *answer)
+{
+    uint32_t i;
+
+    free(client->decision);
+    client->decision = answer->decision;
+    client->decision_bytes = answer->decision_bytes;
+    answer->decision = NULL;
+    for (i = 0; i < client->channel_count; i++) {
+        client->channels[i]->owes_decision = true;
+    }
+}
+
+static rps_status
+take_decision(rps_client *client, uint64_t step, struct rps_answer *answer,
+        rps_decision *decision_out)
+{
+    struct rps_wire_decision wire = {0};
+    struct rps_error error = {{0}};
+    rps_status status = answer->decision != NULL
+                                ? rps_decision_decode(answer->decision,
+                                          answer->decision_bytes, &wire, &error)
+                                : rps_fail(&error, RPS_E_CORRUPT,
+                                          "STEP_END without a decision");
+
+    if (status == RPS_OK && wire.step != step) {
+        status = rps_fail(&error, RPS_E_CORRUPT,
+                "a decision of step %" PRIu64 " for step %" PRIu64, wire.step,
+                step);
+    }
+    if (status != RPS_OK) {
+        return rps_client_fail(status, "PS 0 (%s): %s",
+                client->channels[0]->address, error.text);
+    }
+    *decision_out = (rps_decision){
+            .step = wire.step,
+            .loss = wire.loss,
+            .counted = wire.rank_count,
+            .wishes = wire.wishes,
+            .save_step = wire.save_step,
+    };
+    rps_decision_finish(&wire);
+    owe(client, answer);
+    return RPS_OK;
+}
+
+rps_status
+rps_step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
+        rps_decision *decision_out)
+{
+    struct rps_answer answer = {0};
+    rps_status status = check_member(client, false);
+
+    *decision_out = (rps_decision){0};
+    if (status == RPS_OK && step == 0) {
+        status = rps_client_fail(RPS_E_INVAL,
+                "step 0 is not ended; rps_job_join() waits for it");
+    }
+    if (status == RPS_OK) {
+        /* steps come in order at each PS: none may still lack the last */
+        status = rps_apply(client);
+    }
+    if (status == RPS_OK) {
+        status = collect_wishes(client, &wishes);
+    }
+    if (status == RPS_OK) {
+        status = step_end(client, step, loss, wishes, &answer);
+    }
+    if (status == RPS_OK) {
+        status = take_decision(client, step, &answer, decision_out);
+    }
+    rps_answer_finish(&answer);
+    return status;
+}
+
+/* --- apply --------------------------------------------------------------- */
+
+static rps_status
+build_apply(rps_client *client, struct rps_outbox *outbox, uint32_t ps)
+{
+    struct rps_request request = {.ps = ps, .opcode = RPS_OP_APPLY};
+    struct rps_builder builder;
+    struct rps_exchange *exchange =
+            rps_exchange_begin(client, outbox, &builder, &request);
+
+    if (exchange == NULL) {
+        return rps_client_nomem();
+    }
+    return rps_exchange_end(exchange, &builder) == RPS_OK ? RPS_OK
+                                                          : rps_client_nomem();
+}
+
+rps_status
+rps_apply(rps_client *client)
+{
+    struct rps_ticket_state *ticket = NULL;
+    struct rps_outbox outbox;
+    rps_status status = check_member(client, false);
+    uint32_t ps;
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    rps_outbox_init(&outbox);
+    for (ps = 0; status == RPS_OK && ps < client->channel_count; ps++) {
+        if (client->channels[ps]->owes_decision) {
+            status = build_apply(client, &outbox, ps);
+        }
+    }
+    if (outbox.first == NULL) {
+        return status;
+    }
+    ticket = status == RPS_OK ? rps_ticket_create(client) : NULL;
+    if (ticket == NULL) {
+        rps_outbox_abort(client, &outbox);
+        return rps_client_nomem();
+    }
+    rps_outbox_send(client, &outbox, ticket);
+    return rps_ticket_settle(ticket, client->request_timeout_ms);
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lookups: distinct keys out, rows in, scattered into the caller's array.
+ * Without bags a row goes straight to its key's first position and is copied
+ * to the others at the end; with bags the distinct rows are kept until all
+ * are here and are then pooled in bag order.
+ */
+#include "client/batch.h"
+#include "client/pack.h"
+#include "client/watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct item {
+    struct rps_batch batch;
+    struct rps_dedup dedup;
+    char *rows;      /* the caller's */
+    float *distinct; /* [count][dim] with bags, else NULL */
+};
+
+struct work {
+    struct item *items; /* [count] */
+    struct rps_pack_item *packs;
+    uint32_t count;
+    bool read_only; /* which items the frames being built take */
+    bool answered;
+    uint64_t step; /* the least of the replies' */
+};
+
+static void
+release(struct rps_ticket_state *ticket)
+{
+    struct work *work = ticket->work;
+    uint32_t i;
+
+    for (i = 0; work != NULL && work->items != NULL && i < work->count; i++) {
+        rps_dedup_finish(&work->items[i].dedup);
+        free(work->items[i].distinct);
+    }
+    if (work != NULL) {
+        free(work->items);
+        free(work->packs);
+    }
+    free(work);
+}
+
+/* --- the request --------------------------------------------------------- */
+
+static bool
+takes(const void *context, uint32_t item)
+{
+    const struct work *work = context;
+    bool read_only = (work->items[item].batch.flags & RPS_READ_ONLY) != 0;
+
+    return read_only == work->read_only;
+}
+
+static void
+write_part(void *context, struct rps_builder *builder,
+        const struct rps_part *part, uint32_t ps)
+{
+    const struct work *work = context;
+
+    rps_pack_keys(builder, &work->packs[part->item], part);
+    rps_pack_counts(builder, &work->packs[part->item], part);
+}
+
+/* --- the reply ----------------------------------------------------------- */
+
+static const struct rps_section *
+rows_of(const struct rps_message *reply, const struct item *item,
+        const struct rps_part *part)
+{
+    const rps_embedding_table *table = item->batch.table;
+    const struct rps_section *rows =
+            rps_message_find(reply, RPS_SECTION_ROWS, table->id);
+
+    return rows != NULL && rows->value == RPS_VALUE_F32 &&
+                           rows->dim == table->spec.dim &&
+                           rows->count == part->count && rows->status == 0
+                   ? rows
+                   : NULL;
+}
+
+static rps_status
+check_reply(const struct rps_exchange *exchange, const struct work *work,
+        const struct rps_message *reply, struct rps_error *error)
+{
+    uint32_t i;
+
+    for (i = 0; i < exchange->part_count; i++) {
+        const struct rps_part *part = &exchange->parts[i];
+        const struct item *item = &work->items[part->item];
+
+        if (rows_of(reply, item, part) == NULL) {
+            return rps_fail(error, RPS_E_CORRUPT,
+                    "the reply to a lookup has not the %u rows of %u floats "
+                    "of table %s",
+                    part->count, item->batch.table->spec.dim,
+                    item->batch.table->spec.name);
+        }
+    }
+    return RPS_OK;
+}
+
+static void
+scatter(const struct item *item, const struct rps_part *part, const float *rows)
+{
+    uint32_t dim = item->batch.table->spec.dim;
+    const uint32_t *order = item->dedup.order + part->first;
+    size_t bytes = dim * sizeof(float);
+    uint32_t i;
+
+    for (i = 0; i < part->count; i++, rows += dim) {
+        if (item->distinct != NULL) {
+            memcpy(item->distinct + (size_t)order[i] * dim, rows, bytes);
+        } else {
+            memcpy(item->rows +
+                            item->dedup.first[order[i]] * item->batch.stride,
+                    rows, bytes);
+        }
+    }
+}
+
+static rps_status
+take(struct rps_exchange *exchange, const struct rps_message *reply,
+        struct rps_error *error)
+{
+    struct work *work = exchange->ticket->work;
+    rps_status status = check_reply(exchange, work, reply, error);
+    uint32_t i;
+
+    for (i = 0; status == RPS_OK && i < exchange->part_count; i++) {
+        const struct rps_part *part = &exchange->parts[i];
+        const struct item *item = &work->items[part->item];
+
+        scatter(item, part,
+                rps_message_array(reply, rows_of(reply, item, part)));
+    }
+    if (!work->answered || reply->header.step < work->step) {
+        work->step = reply->header.step;
+        work->answered = true;
+    }
+    return status;
+}
+
+/* Positions of duplicates and padding. */
+static void
+fill_rest(const struct item *item)
+{
+    size_t bytes = item->batch.table->spec.dim * sizeof(float);
+    size_t stride = item->batch.stride;
+    size_t i;
+
+    for (i = 0; i < item->dedup.key_count; i++) {
+        uint32_t index = item->dedup.index[i];
+
+        if (index == RPS_DEDUP_PADDING) {
+            memset(item->rows + i * stride, 0, bytes);
+        } else if (item->dedup.first[index] != i) {
+            memcpy(item->rows + i * stride,
+                    item->rows + item->dedup.first[index] * stride, bytes);
+        }
+    }
+}
+
+static rps_status
+finish(struct rps_ticket_state *ticket, struct rps_error *error)
+{
+    struct work *work = ticket->work;
+    uint32_t i;
+
+    for (i = 0; i < work->count; i++) {
+        const struct item *item = &work->items[i];
+
+        if (item->batch.offsets != NULL) {
+            rps_batch_pool(
+                    &item->batch, &item->dedup, item->distinct, item->rows);
+        } else {
+            fill_rest(item);
+        }
+    }
+    if (work->answered) {
+        ticket->client->lookup_step = work->step;
+    }
+    return RPS_OK;
+}
+
+/* --- the call ------------------------------------------------------------ */
+
+static rps_status
+prepare_item(rps_client *client, const rps_lookup *lookup, uint32_t call_flags,
+        size_t index, struct item *item)
+{
+    rps_status status;
+
+    item->rows = lookup->rows;
+    item->batch = (struct rps_batch){
+            .table = lookup->table,
+            .keys = lookup->keys,
+            .key_count = lookup->key_count,
+            .offsets = lookup->offsets,
+            .bag_count = lookup->bag_count,
+            .pooling = lookup->pooling,
+            .flags = lookup->flags | call_flags,
+            .padding_key = lookup->padding_key,
+            .stride = lookup->row_stride,
+            .value = lookup->value,
+            .array = lookup->rows,
+    };
+    status = rps_batch_check(client, &item->batch, "lookups", index);
+    if (status == RPS_OK) {
+        status = rps_batch_dedup(client, &item->batch, &item->dedup);
+    }
+    if (status == RPS_OK && lookup->offsets != NULL) {
+        size_t n = (size_t)item->dedup.count * lookup->table->spec.dim;
+
+        item->distinct = malloc((n > 0 ? n : 1) * sizeof(float));
+        if (item->distinct == NULL) {
+            return rps_client_nomem();
+        }
+    }
+    return status;
+}
+
+static rps_status
+prepare(rps_client *client, const rps_call *call, const rps_lookup *lookups,
+        size_t count, struct work *work)
+{
+    rps_status status = RPS_OK;
+    uint32_t flags = call != NULL ? call->flags : 0;
+    size_t i;
+
+    work->items = calloc(count > 0 ? count : 1, sizeof(*work->items));
+    work->packs = calloc(count > 0 ? count : 1, sizeof(*work->packs));
+    if (work->items == NULL || work->packs == NULL) {
+        return rps_client_nomem();
+    }
+    work->count = (uint32_t)count;
+    for (i = 0; status == RPS_OK && i < count; i++) {
+        struct item *item = &work->items[i];
+
+        status = prepare_item(client, &lookups[i], flags, i, item);
+        if (status == RPS_OK) {
+            size_t row = item->batch.table->spec.dim * sizeof(float);
+            size_t key = sizeof(uint64_t) + sizeof(uint32_t);
+
+            work->packs[i] = (struct rps_pack_item){
+                    .table = item->batch.table,
+                    .dedup = &item->dedup,
+                    .key_bytes = row > key ? row : key,
+            };
+        }
+    }
+    return status;
+}
+
+static rps_status
+build(rps_client *client, const rps_call *call, struct work *work,
+        struct rps_outbox *outbox)
+{
+    struct rps_pack pack = {
+            .client = client,
+            .outbox = outbox,
+            .request = {.opcode = RPS_OP_EMBEDDING_LOOKUP},
+            .items = work->packs,
+            .item_count = work->count,
+            .sections = 2,
+            .take = take,
+            .write = write_part,
+            .takes = takes,
+            .work = work,
+    };
+    rps_status status;
+
+    if (call != NULL) {
+        pack.request.step = call->step;
+        pack.request.timeout_ms = call->timeout_ms;
+    }
+    work->read_only = false;
+    status = rps_pack_all(&pack);
+    if (status == RPS_OK) {
+        work->read_only = true;
+        pack.request.flags = RPS_FLAG_READ_ONLY;
+        status = rps_pack_all(&pack);
+    }
+    return status == RPS_OK ? RPS_OK
+                            : rps_client_fail(status, "no memory for a lookup");
+}
+
+static rps_status
+check_call(const rps_client *client, const rps_call *call, size_t count)
+{
+    rps_status status = rps_client_enter(client);
+
+    if (status == RPS_OK && call != NULL &&
+            (call->flags & ~RPS_READ_ONLY) != 0) {
+        status = rps_client_fail(RPS_E_INVAL,
+                "call.flags: 0x%x; a lookup knows RPS_READ_ONLY", call->flags);
+    }
+    if (status == RPS_OK && count > UINT16_MAX) {
+        status = rps_client_fail(
+                RPS_E_LIMIT, "%zu tables in a lookup, at most 65535", count);
+    }
+    return status == RPS_OK ? rps_client_all_alive(client) : status;
+}
+
+rps_status
+rps_lookup_start(rps_client *client, const rps_call *call,
+        const rps_lookup *lookups, size_t count, rps_ticket *ticket_out)
+{
+    struct rps_ticket_state *ticket = NULL;
+    struct rps_outbox outbox;
+    struct work *work = NULL;
+    rps_status status = check_call(client, call, count);
+
+    *ticket_out = (rps_ticket){0};
+    if (status != RPS_OK) {
+        return status;
+    }
+    rps_outbox_init(&outbox);
+    ticket = rps_ticket_create(client);
+    work = calloc(1, sizeof(*work));
+    if (ticket == NULL || work == NULL) {
+        free(work);
+        status = rps_client_nomem();
+        goto fail;
+    }
+    ticket->work = work;
+    ticket->release = release;
+    ticket->finish = finish;
+    status = prepare(client, call, lookups, count, work);
+    if (status == RPS_OK) {
+        status = build(client, call, work, &outbox);
+    }
+    if (status != RPS_OK) {
+        goto fail;
+    }
+    *ticket_out = (rps_ticket){ticket->id};
+    rps_outbox_send(client, &outbox, ticket);
+    rps_client_rewatch(client);
+    return RPS_OK;
+fail:
+    rps_outbox_abort(client, &outbox);
+    rps_ticket_destroy(ticket);
+    return status;
+}
+
+uint64_t
+rps_lookup_step(const rps_client *client)
+{
+    return client != NULL ? client->lookup_step : 0;
+}
+
+rps_status
+rps_embedding_lookup(
+        rps_embedding_table *table, size_t n, const uint64_t *keys, float *rows)
+{
+    rps_lookup lookup = {
+            .table = table, .keys = keys, .key_count = n, .rows = rows};
+    rps_ticket ticket;
+    rps_status status;
+
+    if (table == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "table is NULL");
+    }
+    status = rps_lookup_start(table->client, NULL, &lookup, 1, &ticket);
+    if (status != RPS_OK) {
+        return status;
+    }
+    return rps_ticket_settle(rps_ticket_find(table->client, ticket.id),
+            table->client->request_timeout_ms);
+}

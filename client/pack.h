@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Distributes a call over frames: for each PS the runs of every table,
+ * split where request or reply would exceed a frame.
+ */
+#ifndef RPS_CLIENT_PACK_H
+#define RPS_CLIENT_PACK_H
+
+#include "client/dedup.h"
+#include "client/exchange.h"
+
+/** One table of a call, as far as packing goes. */
+struct rps_pack_item {
+    rps_embedding_table *table;
+    const struct rps_dedup *dedup;
+    size_t key_bytes; /* of a key: the larger of request and reply */
+};
+
+struct rps_pack {
+    rps_client *client;
+    struct rps_outbox *outbox;
+    struct rps_request request; /* ps, flags' MORE and sections are set here */
+    const struct rps_pack_item *items;
+    uint32_t item_count;
+    uint32_t sections; /* of one part in the request, at most */
+    bool push;         /* every PS and table has a part; MORE is set */
+    rps_take_fn *take;
+    /** Add the part's sections. */
+    void (*write)(void *work, struct rps_builder *builder,
+            const struct rps_part *part, uint32_t ps);
+    /** Does this item go along? NULL: each does. */
+    bool (*takes)(const void *work, uint32_t item);
+    void *work;
+};
+
+/** Build all frames into the outbox. NOMEM, LIMIT: abort the outbox. */
+rps_status rps_pack_all(const struct rps_pack *pack);
+
+/** The distinct keys of a part; a copy goes into the frame. */
+void rps_pack_keys(struct rps_builder *builder,
+        const struct rps_pack_item *item, const struct rps_part *part);
+
+/** COUNTS, if any key of the part occurs more than once. */
+void rps_pack_counts(struct rps_builder *builder,
+        const struct rps_pack_item *item, const struct rps_part *part);
+
+#endif /* RPS_CLIENT_PACK_H */

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pushes: gradients are summed a distinct key here, then go to every PS,
+ * with an empty section for a table that has no key there. The sums are
+ * copied into the frames, so the caller's arrays are free after the start.
+ */
+#include "client/batch.h"
+#include "client/pack.h"
+#include "client/watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct item {
+    struct rps_batch batch;
+    struct rps_dedup dedup;
+    float learning_rate;
+    float *sums; /* [count][dim] */
+};
+
+struct work {
+    struct item *items; /* [count] */
+    struct rps_pack_item *packs;
+    uint32_t count;
+};
+
+static void
+work_finish(struct work *work)
+{
+    uint32_t i;
+
+    for (i = 0; work->items != NULL && i < work->count; i++) {
+        rps_dedup_finish(&work->items[i].dedup);
+        free(work->items[i].sums);
+    }
+    free(work->items);
+    free(work->packs);
+}
+
+static void
+write_rows(const struct item *item, struct rps_builder *builder,
+        const struct rps_part *part)
+{
+    uint32_t dim = item->batch.table->spec.dim;
+    const uint32_t *order = item->dedup.order + part->first;
+    struct rps_section section = {
+            .table_id = item->batch.table->id,
+            .kind = RPS_SECTION_ROWS,
+            .value = RPS_VALUE_F32,
+            .dim = dim,
+            .count = part->count,
+            .learning_rate = item->learning_rate,
+    };
+    size_t at = rps_builder_reserve(builder, &section);
+    uint32_t i;
+
+    for (i = 0; at != 0 && i < part->count; i++) {
+        memcpy(builder->frame + at + (size_t)i * dim * sizeof(float),
+                item->sums + (size_t)order[i] * dim, dim * sizeof(float));
+    }
+}
+
+static void
+write_part(void *context, struct rps_builder *builder,
+        const struct rps_part *part, uint32_t ps)
+{
+    const struct work *work = context;
+
+    rps_pack_keys(builder, &work->packs[part->item], part);
+    rps_pack_counts(builder, &work->packs[part->item], part);
+    write_rows(&work->items[part->item], builder, part);
+}
+
+static rps_status
+prepare_item(rps_client *client, const rps_push *push, size_t index,
+        struct item *item)
+{
+    rps_status status;
+    size_t n;
+
+    item->learning_rate = push->learning_rate;
+    item->batch = (struct rps_batch){
+            .table = push->table,
+            .keys = push->keys,
+            .key_count = push->key_count,
+            .offsets = push->offsets,
+            .bag_count = push->bag_count,
+            .pooling = push->pooling,
+            .flags = push->flags,
+            .padding_key = push->padding_key,
+            .stride = push->gradient_stride,
+            .value = push->value,
+            .array = push->gradients,
+    };
+    status = rps_batch_check(client, &item->batch, "pushes", index);
+    if (status == RPS_OK && (push->flags & RPS_READ_ONLY) != 0) {
+        status = rps_client_fail(RPS_E_INVAL,
+                "pushes[%zu].flags: RPS_READ_ONLY is for lookups", index);
+    }
+    if (status == RPS_OK) {
+        status = rps_batch_dedup(client, &item->batch, &item->dedup);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    n = (size_t)item->dedup.count * push->table->spec.dim;
+    item->sums = malloc((n > 0 ? n : 1) * sizeof(float));
+    if (item->sums == NULL) {
+        return rps_client_nomem();
+    }
+    rps_batch_sum(&item->batch, &item->dedup, push->gradients, item->sums);
+    return RPS_OK;
+}
+
+/* One step a table and push: its gradients come in one entry. */
+static rps_status
+check_distinct(const rps_push *pushes, size_t index)
+{
+    size_t i;
+
+    for (i = 0; i < index; i++) {
+        if (pushes[i].table == pushes[index].table) {
+            return rps_client_fail(RPS_E_INVAL,
+                    "pushes[%zu].table: %s stands in pushes[%zu], too; join "
+                    "their keys",
+                    index, pushes[index].table->spec.name, i);
+        }
+    }
+    return RPS_OK;
+}
+
+static rps_status
+prepare(rps_client *client, const rps_push *pushes, size_t count,
+        struct work *work)
+{
+    rps_status status = RPS_OK;
+    size_t i;
+
+    work->items = calloc(count > 0 ? count : 1, sizeof(*work->items));
+    work->packs = calloc(count > 0 ? count : 1, sizeof(*work->packs));
+    if (work->items == NULL || work->packs == NULL) {
+        return rps_client_nomem();
+    }
+    work->count = (uint32_t)count;
+    for (i = 0; status == RPS_OK && i < count; i++) {
+        struct item *item = &work->items[i];
+
+        status = prepare_item(client, &pushes[i], i, item);
+        if (status == RPS_OK) {
+            status = check_distinct(pushes, i);
+        }
+        if (status == RPS_OK) {
+            work->packs[i] = (struct rps_pack_item){
+                    .table = item->batch.table,
+                    .dedup = &item->dedup,
+                    .key_bytes = sizeof(uint64_t) + sizeof(uint32_t) +
+                                 item->batch.table->spec.dim * sizeof(float),
+            };
+        }
+    }
+    return status;
+}
+
+static rps_status
+build(rps_client *client, const rps_call *call, struct work *work,
+        struct rps_outbox *outbox)
+{
+    struct rps_pack pack = {
+            .client = client,
+            .outbox = outbox,
+            .request = {.opcode = RPS_OP_PUSH_GRADIENTS, .numbered = true},
+            .items = work->packs,
+            .item_count = work->count,
+            .sections = 3,
+            .push = true,
+            .write = write_part,
+            .work = work,
+    };
+    rps_status status;
+
+    if (call != NULL) {
+        pack.request.step = call->step;
+        pack.request.timeout_ms = call->timeout_ms;
+    }
+    status = rps_pack_all(&pack);
+    return status == RPS_OK ? RPS_OK
+                            : rps_client_fail(status, "no memory for a push");
+}
+
+static rps_status
+check_call(const rps_client *client, const rps_call *call, size_t count)
+{
+    rps_status status = rps_client_enter(client);
+
+    if (status == RPS_OK && call != NULL && call->flags != 0) {
+        status = rps_client_fail(RPS_E_INVAL,
+                "call.flags: 0x%x; a push knows none", call->flags);
+    }
+    if (status == RPS_OK && count > UINT16_MAX) {
+        status = rps_client_fail(
+                RPS_E_LIMIT, "%zu tables in a push, at most 65535", count);
+    }
+    return status == RPS_OK ? rps_client_all_alive(client) : status;
+}
+
+rps_status
+rps_push_start(rps_client *client, const rps_call *call, const rps_push *pushes,
+        size_t count, rps_ticket *ticket_out)
+{
+    struct rps_ticket_state *ticket = NULL;
+    struct rps_outbox outbox;
+    struct work work = {0};
+    rps_status status = check_call(client, call, count);
+
+    *ticket_out = (rps_ticket){0};
+    if (status != RPS_OK) {
+        return status;
+    }
+    rps_outbox_init(&outbox);
+    ticket = rps_ticket_create(client);
+    status = ticket != NULL ? prepare(client, pushes, count, &work)
+                            : rps_client_nomem();
+    if (status == RPS_OK) {
+        status = build(client, call, &work, &outbox);
+    }
+    work_finish(&work);
+    if (status != RPS_OK) {
+        rps_outbox_abort(client, &outbox);
+        rps_ticket_destroy(ticket);
+        return status;
+    }
+    *ticket_out = (rps_ticket){ticket->id};
+    rps_outbox_send(client, &outbox, ticket);
+    rps_client_rewatch(client);
+    return RPS_OK;
+}
+
+rps_status
+rps_push_gradients(rps_embedding_table *table, uint64_t step, size_t n,
+        const uint64_t *keys, const float *gradients, float learning_rate)
+{
+    rps_push push = {
+            .table = table,
+            .keys = keys,
+            .key_count = n,
+            .gradients = gradients,
+            .learning_rate = learning_rate,
+    };
+    rps_call call = {.step = step};
+    rps_ticket ticket;
+    rps_status status;
+
+    if (table == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "table is NULL");
+    }
+    status = rps_push_start(table->client, &call, &push, 1, &ticket);
+    if (status != RPS_OK) {
+        return status;
+    }
+    return rps_ticket_settle(rps_ticket_find(table->client, ticket.id),
+            table->client->request_timeout_ms);
+}

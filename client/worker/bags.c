@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/worker/bags.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void
+rps_bags_init(struct rps_bags *bags, const struct rps_model_table *table)
+{
+    memset(bags, 0, sizeof(*bags));
+    bags->table = *table;
+}
+
+static void
+keys_free(struct rps_bags *bags)
+{
+    free(bags->keys);
+    free(bags->rows);
+    free(bags->gradients);
+    bags->keys = NULL;
+    bags->rows = NULL;
+    bags->gradients = NULL;
+    bags->key_capacity = 0;
+}
+
+static void
+bags_free(struct rps_bags *bags)
+{
+    free(bags->offsets);
+    free(bags->pooled);
+    free(bags->pooled_gradients);
+    bags->offsets = NULL;
+    bags->pooled = NULL;
+    bags->pooled_gradients = NULL;
+    bags->bag_capacity = 0;
+}
+
+void
+rps_bags_finish(struct rps_bags *bags)
+{
+    keys_free(bags);
+    bags_free(bags);
+}
+
+static bool
+reserve_bags(struct rps_bags *bags, size_t count)
+{
+    const size_t dim = bags->table.dim;
+
+    if (count <= bags->bag_capacity && bags->offsets != NULL) {
+        return true;
+    }
+    bags_free(bags);
+    bags->offsets = calloc(count + 1, sizeof(*bags->offsets));
+    bags->pooled = calloc(count * dim, sizeof(float));
+    bags->pooled_gradients = calloc(count * dim, sizeof(float));
+    bags->bag_capacity = count;
+    return bags->offsets != NULL && bags->pooled != NULL &&
+           bags->pooled_gradients != NULL;
+}
+
+static bool
+reserve_keys(struct rps_bags *bags, size_t count)
+{
+    const size_t dim = bags->table.dim;
+
+    if (count <= bags->key_capacity && bags->keys != NULL) {
+        return true;
+    }
+    keys_free(bags);
+    count += count / 4 + 1;
+    bags->keys = calloc(count, sizeof(*bags->keys));
+    bags->rows = calloc(count * dim, sizeof(float));
+    bags->gradients = calloc(count * dim, sizeof(float));
+    bags->key_capacity = count;
+    return bags->keys != NULL && bags->rows != NULL && bags->gradients != NULL;
+}
+
+static size_t
+count_keys(const struct rps_bags *bags, const struct rps_batch *batch)
+{
+    const struct rps_model_table *table = &bags->table;
+    size_t count = 0;
+
+    for (size_t r = 0; r < batch->rows; r++) {
+        const uint32_t *at =
+                batch->offsets + r * batch->shape.fields + table->field;
+
+        count += at[table->bags * table->bag_fields] - at[0];
+    }
+    return count;
+}
+
+rps_status
+rps_bags_take(struct rps_bags *bags, const struct rps_batch *batch,
+        struct rps_error *error)
+{
+    const struct rps_model_table *table = &bags->table;
+    uint32_t *offset;
+    size_t n = 0;
+
+    bags->bag_count = batch->rows * table->bags;
+    bags->key_count = count_keys(bags, batch);
+    bags->one_each = bags->key_count == bags->bag_count;
+    if (!reserve_bags(bags, bags->bag_count) ||
+            !reserve_keys(bags, bags->key_count)) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for a batch's keys");
+    }
+    offset = bags->offsets;
+    *offset++ = 0;
+    for (size_t r = 0; r < batch->rows; r++) {
+        const uint32_t *at =
+                batch->offsets + r * batch->shape.fields + table->field;
+
+        for (uint32_t b = 0; b < table->bags; b++, at += table->bag_fields) {
+            size_t length = at[table->bag_fields] - at[0];
+
+            memcpy(bags->keys + n, batch->keys + at[0],
+                    length * sizeof(*bags->keys));
+            n += length;
+            *offset++ = (uint32_t)n;
+            bags->one_each = bags->one_each && length == 1;
+        }
+    }
+    return RPS_OK;
+}
+
+const float *
+rps_bags_pool(struct rps_bags *bags)
+{
+    const size_t dim = bags->table.dim;
+
+    if (bags->one_each) {
+        return bags->rows;
+    }
+    memset(bags->pooled, 0, bags->bag_count * dim * sizeof(float));
+    for (size_t b = 0; b < bags->bag_count; b++) {
+        float *sum = bags->pooled + b * dim;
+
+        for (size_t i = bags->offsets[b]; i < bags->offsets[b + 1]; i++) {
+            const float *row = bags->rows + i * dim;
+
+            for (size_t k = 0; k < dim; k++) {
+                sum[k] += row[k];
+            }
+        }
+    }
+    return bags->pooled;
+}
+
+float *
+rps_bags_gradient(struct rps_bags *bags)
+{
+    return bags->pooled_gradients;
+}
+
+const float *
+rps_bags_spread(struct rps_bags *bags)
+{
+    const size_t dim = bags->table.dim;
+
+    if (bags->one_each) {
+        return bags->pooled_gradients;
+    }
+    for (size_t b = 0; b < bags->bag_count; b++) {
+        const float *gradient = bags->pooled_gradients + b * dim;
+
+        for (size_t i = bags->offsets[b]; i < bags->offsets[b + 1]; i++) {
+            memcpy(bags->gradients + i * dim, gradient, dim * sizeof(float));
+        }
+    }
+    return bags->gradients;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A batch's keys of one sparse table: fetched a row a key, summed to a row
+ * a bag for the model, and its gradients spread back a row a key. Bags are
+ * summed here, in the order of their tokens, and not at the servers: so no
+ * bit depends on the number of servers.
+ */
+#ifndef RPS_WORKER_BAGS_H
+#define RPS_WORKER_BAGS_H
+
+#include "client/worker/batch.h"
+#include "client/worker/model.h"
+
+#include <stdbool.h>
+
+struct rps_bags {
+    struct rps_model_table table;
+    size_t bag_count;
+    size_t key_count;
+    bool one_each; /* every bag has one key: rows are the bags */
+    size_t bag_capacity;
+    size_t key_capacity;
+    uint64_t *keys;          /* [key_count] */
+    uint32_t *offsets;       /* [bag_count + 1] */
+    float *rows;             /* [key_count][dim], fetched */
+    float *gradients;        /* [key_count][dim], to push */
+    float *pooled;           /* [bag_count][dim] */
+    float *pooled_gradients; /* [bag_count][dim] */
+};
+
+void rps_bags_init(struct rps_bags *bags, const struct rps_model_table *table);
+void rps_bags_finish(struct rps_bags *bags);
+
+/** Take the table's keys out of the batch's real rows. */
+rps_status rps_bags_take(struct rps_bags *bags, const struct rps_batch *batch,
+        struct rps_error *error);
+
+/** Sum the fetched rows. Returns [bag_count][dim]. */
+const float *rps_bags_pool(struct rps_bags *bags);
+
+/** Where the model writes its gradients. [bag_count][dim] */
+float *rps_bags_gradient(struct rps_bags *bags);
+
+/** The gradients a key. Returns [key_count][dim]. */
+const float *rps_bags_spread(struct rps_bags *bags);
+
+#endif /* RPS_WORKER_BAGS_H */

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recps-train: options, signals, the task, the exit code.
+ */
+#include "base/log.h"
+#include "client/worker/run.h"
+
+#include <cblas.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t rps_stop_number;
+
+int
+rps_stop_signal(void)
+{
+    return rps_stop_number;
+}
+
+/* The first signal: end after this step. The second: at once. */
+static void
+on_stop(int number)
+{
+    if (rps_stop_number != 0) {
+        _exit(128 + number);
+    }
+    rps_stop_number = number;
+}
+
+static void
+catch_signals(void)
+{
+    struct sigaction action = {.sa_flags = SA_RESTART};
+
+    sigemptyset(&action.sa_mask);
+    action.sa_handler = on_stop;
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+}
+
+static int
+exit_code(const struct rps_run *run, rps_status status)
+{
+    switch (status) {
+    case RPS_OK:
+        return rps_stop_signal() != 0 ? 128 + rps_stop_signal() : EX_OK;
+    case RPS_E_NOT_FOUND:
+        return EX_NOINPUT;
+    case RPS_E_IO:
+        return run->data_failed ? EX_NOINPUT : EX_IOERR;
+    case RPS_E_INVAL:
+    case RPS_E_LIMIT:
+        return run->data_failed ? EX_DATAERR : EX_USAGE;
+    case RPS_E_MISMATCH:
+    case RPS_E_CORRUPT:
+        return EX_DATAERR;
+    case RPS_E_UNREACHABLE:
+    case RPS_E_TIMEOUT:
+        return EX_UNAVAILABLE;
+    default:
+        return EX_SOFTWARE;
+    }
+}
+
+static int
+run_task(const struct rps_settings *settings)
+{
+    struct rps_run run = {.settings = settings};
+    rps_status status = rps_run_open_data(&run);
+
+    if (status == RPS_OK) {
+        switch (settings->task) {
+        case RPS_TASK_TRAIN:
+            status = rps_run_train(&run);
+            break;
+        case RPS_TASK_INFER:
+            status = rps_run_infer(&run);
+            break;
+        case RPS_TASK_EVALUATOR:
+            status = rps_run_evaluator(&run);
+            break;
+        case RPS_TASK_LEAVE:
+            break;
+        }
+    }
+    rps_run_close(&run);
+    if (status != RPS_OK) {
+        rps_log(RPS_LOG_ERROR, "stopped", "%s (%s)", run.error.text,
+                rps_status_str(status));
+    }
+    return exit_code(&run, status);
+}
+
+static int
+start(const struct rps_options *options)
+{
+    struct rps_settings settings;
+    struct rps_error error;
+
+    if (rps_settings_read(&settings, options, &error) != RPS_OK) {
+        fprintf(stderr, "recps-train: %s\n", error.text);
+        return EX_USAGE;
+    }
+    rps_log_identity(
+            rps_role_str(options->cluster.role), options->cluster.index);
+    if (settings.task == RPS_TASK_LEAVE) {
+        printf("nothing to do here: --evaluate and --predict are the "
+               "chief's alone\n");
+        return EX_OK;
+    }
+    openblas_set_num_threads((int)options->blas_threads);
+    catch_signals();
+    return run_task(&settings);
+}
+
+static enum rps_log_level
+log_level(const char *name)
+{
+    static const char *const names[] = {"debug", "info", "warn", "error"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(names[i], name) == 0) {
+            return (enum rps_log_level)i;
+        }
+    }
+    return RPS_LOG_INFO;
+}
+
+int
+main(int argc, char **argv)
+{
+    struct rps_options options = {0};
+    int code = rps_options_read(&options, RPS_SCOPE_TRAIN, "recps-train",
+            "--data SPEC [option...]", false, argc, argv);
+
+    if (code < 0) {
+        rps_log_init(log_level(options.log_level),
+                strcmp(options.log_format, "json") == 0 ? RPS_LOG_JSON
+                                                        : RPS_LOG_TEXT);
+        code = start(&options);
+    }
+    rps_options_finish(&options);
+    return code;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/worker/mlp.h"
+
+#include <assert.h>
+#include <cblas.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TILE ((blasint)RPS_MODEL_TILE)
+
+static rps_status
+layer_init(struct rps_mlp_layer *layer, struct rps_model *model,
+        const char *prefix, uint32_t index, struct rps_error *error)
+{
+    char name[RPS_VARIABLE_NAME_BYTES];
+    struct rps_variable *variable;
+    uint32_t fan_in = layer->in > 0 ? layer->in : 1;
+    size_t cells = (size_t)RPS_MODEL_TILE * layer->out;
+    rps_status status;
+
+    if (layer->in > 0) {
+        snprintf(name, sizeof(name), "%s.%u.weight", prefix, 2 * index);
+        status = rps_model_add_variable(
+                model, name, layer->out, layer->in, fan_in, &variable, error);
+        if (status != RPS_OK) {
+            return status;
+        }
+        layer->weight = variable;
+    }
+    snprintf(name, sizeof(name), "%s.%u.bias", prefix, 2 * index);
+    status = rps_model_add_variable(
+            model, name, layer->out, 0, fan_in, &variable, error);
+    if (status != RPS_OK) {
+        return status;
+    }
+    layer->bias = variable;
+    layer->output = calloc(cells, sizeof(float));
+    layer->gradient = calloc(cells, sizeof(float));
+    if (layer->output == NULL || layer->gradient == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for layer %s", name);
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_mlp_init(struct rps_mlp *mlp, struct rps_model *model, const char *prefix,
+        uint32_t in, const uint32_t *widths, uint32_t count, bool relu_last,
+        struct rps_error *error)
+{
+    assert(count > 0 && count <= RPS_MODEL_LAYERS_MAX);
+    memset(mlp, 0, sizeof(*mlp));
+    mlp->layer_count = count;
+    for (uint32_t l = 0; l < count; l++) {
+        struct rps_mlp_layer *layer = &mlp->layers[l];
+        rps_status status;
+
+        layer->in = l == 0 ? in : widths[l - 1];
+        layer->out = widths[l];
+        layer->relu = l + 1 < count || relu_last;
+        status = layer_init(layer, model, prefix, l, error);
+        if (status != RPS_OK) {
+            return status;
+        }
+    }
+    return RPS_OK;
+}
+
+void
+rps_mlp_finish(struct rps_mlp *mlp)
+{
+    for (uint32_t l = 0; l < mlp->layer_count; l++) {
+        free(mlp->layers[l].output);
+        free(mlp->layers[l].gradient);
+    }
+    memset(mlp, 0, sizeof(*mlp));
+}
+
+static void
+layer_forward(const struct rps_mlp_layer *layer, const float *x)
+{
+    const size_t cells = (size_t)RPS_MODEL_TILE * layer->out;
+    float *y = layer->output;
+
+    for (uint32_t r = 0; r < RPS_MODEL_TILE; r++) {
+        memcpy(y + (size_t)r * layer->out, layer->bias->values,
+                layer->out * sizeof(float));
+    }
+    if (layer->in > 0) {
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, TILE,
+                (blasint)layer->out, (blasint)layer->in, 1.0f, x,
+                (blasint)layer->in, layer->weight->values, (blasint)layer->in,
+                1.0f, y, (blasint)layer->out);
+    }
+    if (layer->relu) {
+        for (size_t i = 0; i < cells; i++) {
+            y[i] = y[i] > 0.0f ? y[i] : 0.0f;
+        }
+    }
+}
+
+const float *
+rps_mlp_forward(struct rps_mlp *mlp, const float *x)
+{
+    for (uint32_t l = 0; l < mlp->layer_count; l++) {
+        layer_forward(&mlp->layers[l], x);
+        x = mlp->layers[l].output;
+    }
+    return x;
+}
+
+float *
+rps_mlp_output_gradient(struct rps_mlp *mlp)
+{
+    return mlp->layers[mlp->layer_count - 1].gradient;
+}
+
+static void
+layer_backward(
+        const struct rps_mlp_layer *layer, const float *x, float *x_gradient)
+{
+    const size_t cells = (size_t)RPS_MODEL_TILE * layer->out;
+    const blasint out = (blasint)layer->out, in = (blasint)layer->in;
+    float *dy = layer->gradient;
+
+    if (layer->relu) {
+        for (size_t i = 0; i < cells; i++) {
+            dy[i] = layer->output[i] > 0.0f ? dy[i] : 0.0f;
+        }
+    }
+    for (uint32_t r = 0; r < RPS_MODEL_TILE; r++) {
+        for (uint32_t o = 0; o < layer->out; o++) {
+            layer->bias->gradients[o] += dy[(size_t)r * layer->out + o];
+        }
+    }
+    if (layer->in == 0) {
+        return;
+    }
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, out, in, TILE, 1.0f,
+            dy, out, x, in, 1.0f, layer->weight->gradients, in);
+    if (x_gradient != NULL) {
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, TILE, in, out,
+                1.0f, dy, out, layer->weight->values, in, 0.0f, x_gradient, in);
+    }
+}
+
+void
+rps_mlp_backward(struct rps_mlp *mlp, const float *x, float *x_gradient)
+{
+    for (uint32_t l = mlp->layer_count; l-- > 0;) {
+        const float *input = l > 0 ? mlp->layers[l - 1].output : x;
+        float *gradient = l > 0 ? mlp->layers[l - 1].gradient : x_gradient;
+
+        layer_backward(&mlp->layers[l], input, gradient);
+    }
+}

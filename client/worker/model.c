@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every model shares: variables, start values, tiles, and the loss,
+ * which is binary cross-entropy on logits.
+ */
+#include "client/worker/model.h"
+
+#include "base/hash.h"
+
+#include <recps/types.h>
+
+#include <assert.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+rps_status
+rps_model_add_variable(struct rps_model *model, const char *name, uint32_t out,
+        uint32_t in, uint32_t fan_in, struct rps_variable **variable_out,
+        struct rps_error *error)
+{
+    struct rps_variable *variable = &model->variables[model->variable_count];
+    size_t cells;
+
+    assert(model->variable_count < RPS_MODEL_VARIABLES_MAX);
+    assert(out > 0 && fan_in > 0);
+    snprintf(variable->name, sizeof(variable->name), "%s", name);
+    variable->ndim = in > 0 ? 2 : 1;
+    variable->shape[0] = out;
+    variable->shape[1] = in;
+    variable->elements = (uint64_t)out * (in > 0 ? in : 1);
+    variable->fan_in = fan_in;
+    variable->rows = (variable->elements + RPS_DENSE_ROW_FLOATS - 1) /
+                     RPS_DENSE_ROW_FLOATS;
+    cells = (size_t)variable->rows * RPS_DENSE_ROW_FLOATS;
+    variable->values = calloc(cells, sizeof(float));
+    variable->gradients = calloc(cells, sizeof(float));
+    model->variable_count++;
+    if (variable->values == NULL || variable->gradients == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for variable %s", name);
+    }
+    *variable_out = variable;
+    return RPS_OK;
+}
+
+rps_status
+rps_model_prepare(struct rps_model *model, struct rps_error *error)
+{
+    /* one more: a model without dense features has a buffer, too */
+    model->tile_dense = calloc(
+            (size_t)RPS_MODEL_TILE * (model->shape.dense + 1), sizeof(float));
+    model->tile_labels =
+            calloc((size_t)RPS_MODEL_TILE * model->labels, sizeof(float));
+    if (model->tile_dense == NULL || model->tile_labels == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
+    }
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        size_t row = (size_t)model->tables[t].bags * model->tables[t].dim;
+
+        model->tile_pooled[t] = calloc(RPS_MODEL_TILE * row, sizeof(float));
+        if (model->tile_pooled[t] == NULL) {
+            return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
+        }
+    }
+    return RPS_OK;
+}
+
+void
+rps_model_destroy(struct rps_model *model)
+{
+    if (model == NULL) {
+        return;
+    }
+    if (model->ops != NULL) {
+        model->ops->destroy(model);
+    }
+    for (uint32_t v = 0; v < model->variable_count; v++) {
+        free(model->variables[v].values);
+        free(model->variables[v].gradients);
+    }
+    for (uint32_t t = 0; t < RPS_MODEL_TABLES_MAX; t++) {
+        free(model->tile_pooled[t]);
+    }
+    free(model->tile_dense);
+    free(model->tile_labels);
+    free(model);
+}
+
+/* sqrt is exact to the last bit everywhere; no other libm call is here */
+static void
+variable_start_values(struct rps_variable *variable, uint64_t seed)
+{
+    const double bound = 1.0 / sqrt((double)variable->fan_in);
+    const uint64_t stream =
+            rps_mix64(rps_mix64(seed) ^ rps_table_id(variable->name));
+
+    for (uint64_t i = 0; i < variable->elements; i++) {
+        double unit = rps_unit_double(rps_mix64(stream + i));
+
+        variable->values[i] = (float)((2.0 * unit - 1.0) * bound);
+    }
+}
+
+void
+rps_model_start_values(struct rps_model *model, uint64_t seed)
+{
+    for (uint32_t v = 0; v < model->variable_count; v++) {
+        variable_start_values(&model->variables[v], seed);
+    }
+}
+
+static float
+sigmoid(float x)
+{
+    return (float)(1.0 / (1.0 + exp(-(double)x)));
+}
+
+/* max(x, 0) - x y + log(1 + e^-|x|): no overflow for any x */
+static double
+cross_entropy(float logit, float label)
+{
+    double x = (double)logit;
+
+    return (x > 0.0 ? x : 0.0) - x * (double)label + log1p(exp(-fabs(x)));
+}
+
+static void
+pad_copy(float *to, const float *from, size_t rows, size_t row_floats)
+{
+    size_t n = rows * row_floats;
+
+    memcpy(to, from, n * sizeof(float));
+    memset(to + n, 0, (RPS_MODEL_TILE * row_floats - n) * sizeof(float));
+}
+
+/* Rows [first, first + tile) of the input; a short tile is copied and
+ * padded with zeros. */
+static void
+tile_cut(struct rps_model *model, const struct rps_model_input *input,
+        size_t first, struct rps_model_input *tile)
+{
+    size_t rows = input->rows - first;
+
+    *tile = *input;
+    tile->rows = rows < RPS_MODEL_TILE ? rows : RPS_MODEL_TILE;
+    if (input->dense != NULL) {
+        tile->dense = input->dense + first * model->shape.dense;
+    }
+    if (input->labels != NULL) {
+        tile->labels = input->labels + first * model->labels;
+    }
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        size_t row = (size_t)model->tables[t].bags * model->tables[t].dim;
+
+        tile->pooled[t] = input->pooled[t] + first * row;
+        if (input->pooled_gradients[t] != NULL) {
+            tile->pooled_gradients[t] =
+                    input->pooled_gradients[t] + first * row;
+        }
+        if (tile->rows < RPS_MODEL_TILE) {
+            pad_copy(model->tile_pooled[t], tile->pooled[t], tile->rows, row);
+            tile->pooled[t] = model->tile_pooled[t];
+        }
+    }
+    if (tile->rows < RPS_MODEL_TILE && model->shape.dense > 0) {
+        pad_copy(
+                model->tile_dense, tile->dense, tile->rows, model->shape.dense);
+        tile->dense = model->tile_dense;
+    }
+}
+
+/* Loss of the tile's real rows; gradients of the padding are zeros. */
+static double
+tile_loss(struct rps_model *model, const struct rps_model_input *tile)
+{
+    double loss = 0.0;
+
+    memset(model->logit_gradients, 0, sizeof(model->logit_gradients));
+    for (size_t r = 0; r < tile->rows; r++) {
+        for (uint32_t o = 0; o < model->labels; o++) {
+            size_t at = (size_t)o * RPS_MODEL_TILE + r;
+            float label = tile->labels[r * model->labels + o];
+            double p = 1.0 / (1.0 + exp(-(double)model->logits[at]));
+
+            loss += cross_entropy(model->logits[at], label);
+            model->logit_gradients[at] =
+                    (float)((p - (double)label) * tile->loss_scale);
+        }
+    }
+    return loss * tile->loss_scale;
+}
+
+static void
+tile_probabilities(
+        const struct rps_model *model, size_t rows, float *probabilities)
+{
+    for (size_t r = 0; r < rows; r++) {
+        for (uint32_t o = 0; o < model->labels; o++) {
+            probabilities[r * model->labels + o] =
+                    sigmoid(model->logits[(size_t)o * RPS_MODEL_TILE + r]);
+        }
+    }
+}
+
+static void
+gradients_clear(struct rps_model *model)
+{
+    for (uint32_t v = 0; v < model->variable_count; v++) {
+        struct rps_variable *variable = &model->variables[v];
+
+        memset(variable->gradients, 0,
+                (size_t)variable->rows * RPS_DENSE_ROW_FLOATS * sizeof(float));
+    }
+}
+
+void
+rps_model_run(struct rps_model *model, const struct rps_model_input *input,
+        float *probabilities, double *loss_out)
+{
+    const bool train =
+            input->labels != NULL && input->pooled_gradients[0] != NULL;
+    double loss = 0.0;
+
+    if (train) {
+        gradients_clear(model);
+    }
+    for (size_t first = 0; first < input->rows; first += RPS_MODEL_TILE) {
+        struct rps_model_input tile;
+
+        tile_cut(model, input, first, &tile);
+        model->ops->forward(model, &tile, model->logits);
+        if (probabilities != NULL) {
+            tile_probabilities(
+                    model, tile.rows, probabilities + first * model->labels);
+        }
+        if (input->labels != NULL) {
+            loss += tile_loss(model, &tile);
+        }
+        if (train) {
+            model->ops->backward(model, &tile, model->logit_gradients);
+        }
+    }
+    if (loss_out != NULL) {
+        *loss_out = loss;
+    }
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model: its dense variables, its sparse tables, and one function that
+ * computes a batch. It knows no server: train.c fetches rows into its
+ * buffers and sends its gradients away.
+ *
+ * Batches are computed in tiles of RPS_MODEL_TILE rows, the last one padded
+ * with zeros, so that no matrix shape depends on the batch size; stage.h
+ * builds on it.
+ */
+#ifndef RPS_WORKER_MODEL_H
+#define RPS_WORKER_MODEL_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RPS_MODEL_TILE          64u
+#define RPS_MODEL_LAYERS_MAX    16u
+#define RPS_MODEL_WIDTH_MAX     65536u
+#define RPS_MODEL_TABLES_MAX    2u
+#define RPS_MODEL_LABELS_MAX    2u
+#define RPS_VARIABLE_NAME_BYTES 32u
+/* two variables a layer; bottom and top, or trunk and heads */
+#define RPS_MODEL_VARIABLES_MAX (4u * RPS_MODEL_LAYERS_MAX)
+
+/**
+ * A dense variable as its dense table holds it: rows of 1024 elements, the
+ * tail of the last one zeros, in the gradients, too.
+ */
+struct rps_variable {
+    char name[RPS_VARIABLE_NAME_BYTES];
+    uint32_t ndim; /* weight: 2, bias: 1 */
+    uint64_t shape[2];
+    uint64_t elements;
+    uint32_t fan_in; /* start values are uniform ±1/sqrt(fan_in) */
+    uint64_t rows;
+    float *values;    /* [rows][1024] */
+    float *gradients; /* [rows][1024] */
+};
+
+/**
+ * A sparse table of the model: fields [field, field + bags * bag_fields) of a
+ * sample, in `bags` bags of bag_fields fields, each summed to one row.
+ */
+struct rps_model_table {
+    const char *name;
+    uint32_t dim;
+    uint32_t field;
+    uint32_t bags;
+    uint32_t bag_fields;
+};
+
+struct rps_model_shape {
+    uint32_t dense;  /* dense features of a sample */
+    uint32_t fields; /* sparse fields of a sample */
+    uint32_t emb_dim;
+    uint32_t bottom_count;
+    uint32_t bottom[RPS_MODEL_LAYERS_MAX]; /* the last is emb_dim */
+    uint32_t top_count;
+    uint32_t top[RPS_MODEL_LAYERS_MAX]; /* the last is 1 */
+};
+
+/** One batch. Gradients are written where they are not NULL. */
+struct rps_model_input {
+    size_t rows;
+    const float *dense;  /* [rows][dense] */
+    const float *labels; /* [rows][labels]; NULL: forward only */
+    const float *pooled[RPS_MODEL_TABLES_MAX];     /* [rows][bags][dim] */
+    float *pooled_gradients[RPS_MODEL_TABLES_MAX]; /* same; NULL: forward */
+    double loss_scale; /* 1 / rows of the whole step's batch */
+};
+
+struct rps_model;
+
+struct rps_model_ops {
+    /* Tile of RPS_MODEL_TILE rows, `rows` of them real: logits
+     * [labels][tile]. */
+    void (*forward)(struct rps_model *model, const struct rps_model_input *tile,
+            float *logits);
+    /* The same tile: adds to the variables' gradients, writes the pooled
+     * gradients of its real rows. logit_gradients [labels][tile]. */
+    void (*backward)(struct rps_model *model,
+            const struct rps_model_input *tile, const float *logit_gradients);
+    void (*destroy)(struct rps_model *model);
+};
+
+struct rps_model {
+    const struct rps_model_ops *ops;
+    struct rps_model_shape shape;
+    uint32_t labels; /* outputs of a sample */
+    uint32_t table_count;
+    struct rps_model_table tables[RPS_MODEL_TABLES_MAX];
+    uint32_t variable_count;
+    struct rps_variable variables[RPS_MODEL_VARIABLES_MAX];
+    float *tile_dense;                        /* [tile][dense] */
+    float *tile_pooled[RPS_MODEL_TABLES_MAX]; /* [tile][bags][dim] */
+    float *tile_labels;                       /* [tile][labels] */
+    float logits[RPS_MODEL_LABELS_MAX * RPS_MODEL_TILE];
+    float logit_gradients[RPS_MODEL_LABELS_MAX * RPS_MODEL_TILE];
+    void *state; /* the kind's own */
+};
+
+/** The model of dlrm_torch-like programs: bottom MLP, dots, top MLP. */
+rps_status rps_dlrm_create(struct rps_model **model_out,
+        const struct rps_model_shape *shape, struct rps_error *error);
+
+/** The guide's two-table example: sums, an MLP, two heads. */
+rps_status rps_little_demo_create(
+        struct rps_model **model_out, struct rps_error *error);
+
+void rps_model_destroy(struct rps_model *model);
+
+/**
+ * Forward, and backward where labels and pooled_gradients are given: the
+ * variables' gradients are overwritten. probabilities [rows][labels] and
+ * loss_out may be NULL; the loss is scaled, summed over rows and outputs.
+ */
+void rps_model_run(struct rps_model *model, const struct rps_model_input *input,
+        float *probabilities, double *loss_out);
+
+/** Start values from (seed, variable's name, element) alone. */
+void rps_model_start_values(struct rps_model *model, uint64_t seed);
+
+/* For the kinds. */
+
+/** Allocate a zeroed model and its tile buffers (tables are set). */
+rps_status rps_model_prepare(struct rps_model *model, struct rps_error *error);
+
+/** Add a variable of shape [out][in], or [out] with in = 0. */
+rps_status rps_model_add_variable(struct rps_model *model, const char *name,
+        uint32_t out, uint32_t in, uint32_t fan_in,
+        struct rps_variable **variable_out, struct rps_error *error);
+
+#endif /* RPS_WORKER_MODEL_H */

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/worker/run.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static rps_status
+data_failed(struct rps_run *run, rps_status status)
+{
+    run->data_failed = status != RPS_OK;
+    return status;
+}
+
+static rps_status
+open_dataset(struct rps_run *run, const char *spec,
+        struct rps_dataset **dataset_out, uint64_t *rows_out)
+{
+    const struct rps_settings *settings = run->settings;
+    struct rps_dataset_options options = {
+            .skip_bad_rows = strcmp(settings->options->on_bad_row, "skip") == 0,
+            .little_demo = settings->model == RPS_MODEL_LITTLE_DEMO,
+    };
+    rps_status status =
+            rps_dataset_open(dataset_out, spec, &options, &run->error);
+
+    if (status == RPS_OK) {
+        status = rps_dataset_rows(*dataset_out, rows_out, &run->error);
+    }
+    return status;
+}
+
+static rps_status
+check_same_shape(struct rps_run *run)
+{
+    struct rps_dataset_shape a = rps_dataset_shape_of(run->data);
+    struct rps_dataset_shape b = rps_dataset_shape_of(run->eval_data);
+
+    if (a.labels == b.labels && a.dense == b.dense && a.fields == b.fields) {
+        return RPS_OK;
+    }
+    return rps_fail(&run->error, RPS_E_INVAL,
+            "--eval-data has %u dense features and %u fields, --data %u and "
+            "%u: they must be of one shape",
+            b.dense, b.fields, a.dense, a.fields);
+}
+
+/* Which rows train and which are test. */
+static rps_status
+split_rows(struct rps_run *run, uint64_t rows, uint64_t eval_rows)
+{
+    const struct rps_settings *settings = run->settings;
+    const uint64_t train_rows = settings->options->train_rows;
+
+    if (train_rows > rows) {
+        return rps_fail(&run->error, RPS_E_INVAL,
+                "--train-rows=%llu: the data has %llu rows only",
+                (unsigned long long)train_rows, (unsigned long long)rows);
+    }
+    run->train_rows = train_rows > 0 ? train_rows : rows;
+    run->test_first = run->train_rows;
+    run->test_end = rows;
+    if (run->eval_data != NULL) {
+        run->test_first = 0;
+        run->test_end = eval_rows;
+    } else if (train_rows == 0 && settings->task == RPS_TASK_INFER) {
+        run->test_first = 0;
+    }
+    return RPS_OK;
+}
+
+static rps_status
+make_model(struct rps_run *run)
+{
+    struct rps_dataset_shape data = rps_dataset_shape_of(run->data);
+    struct rps_model_shape shape = run->settings->shape;
+    rps_status status;
+
+    if (run->settings->model == RPS_MODEL_LITTLE_DEMO) {
+        status = rps_little_demo_create(&run->model, &run->error);
+    } else {
+        shape.dense = data.dense;
+        shape.fields = data.fields;
+        status = rps_dlrm_create(&run->model, &shape, &run->error);
+    }
+    if (status == RPS_OK && (run->model->labels != data.labels ||
+                                    run->model->shape.fields != data.fields)) {
+        return rps_fail(&run->error, RPS_E_INVAL,
+                "--data has %u labels and %u fields, the model takes %u and "
+                "%u",
+                data.labels, data.fields, run->model->labels,
+                run->model->shape.fields);
+    }
+    return status;
+}
+
+rps_status
+rps_run_open_data(struct rps_run *run)
+{
+    const struct rps_options *options = run->settings->options;
+    uint64_t rows = 0, eval_rows = 0;
+    rps_status status = open_dataset(run, options->data, &run->data, &rows);
+
+    if (status == RPS_OK && options->eval_data[0] != '\0') {
+        status = open_dataset(
+                run, options->eval_data, &run->eval_data, &eval_rows);
+        if (status == RPS_OK) {
+            status = check_same_shape(run);
+        }
+    }
+    if (status == RPS_OK) {
+        status = split_rows(run, rows, eval_rows);
+    }
+    if (status == RPS_OK) {
+        status = make_model(run);
+    }
+    return data_failed(run, status);
+}
+
+static void
+report_line(void *context, const char *line)
+{
+    rps_run_say(context, "%s", line);
+}
+
+/* Has PS 0 a folder for checkpoints? It is a setting of the job. */
+static rps_status
+learn_can_save(struct rps_run *run)
+{
+    char *text = NULL;
+    json_t *stat;
+    rps_status status = rps_stat(run->client, 0, &text);
+
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "STAT of PS 0");
+    }
+    stat = json_loads(text, 0, NULL);
+    free(text);
+    run->can_save = json_is_string(json_object_get(stat, "checkpoint_dir"));
+    json_decref(stat);
+    return RPS_OK;
+}
+
+static rps_status
+check_can_save(struct rps_run *run)
+{
+    const struct rps_settings *settings = run->settings;
+    const bool embedded = settings->options->cluster.ps_count == 0;
+    const char *where = embedded ? "give --checkpoint-dir"
+                                 : "start the servers with --checkpoint-dir";
+
+    if (run->can_save) {
+        return RPS_OK;
+    }
+    if (settings->options->save_steps > 0) {
+        return rps_fail(&run->error, RPS_E_INVAL,
+                "--save-steps=%llu: there is no checkpoint_dir to save in; %s",
+                (unsigned long long)settings->options->save_steps, where);
+    }
+    if (settings->restore) {
+        return rps_fail(&run->error, RPS_E_INVAL,
+                "there is no checkpoint_dir to restore from; %s", where);
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_run_open_client(struct rps_run *run)
+{
+    const struct rps_options *options = run->settings->options;
+    rps_client_options client;
+    rps_status status;
+
+    rps_client_options_init(&client);
+    client.cluster = &options->cluster;
+    client.job_id = options->job_id;
+    client.job_seed = options->job_seed;
+    client.checkpoint_dir = rps_text_or_null(options->checkpoint_dir);
+    client.connect_timeout_ms = (uint32_t)(options->connect_timeout * 1e3);
+    client.report = report_line;
+    client.report_context = run;
+    status = rps_client_open(&run->client, &client);
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "connecting");
+    }
+    status = learn_can_save(run);
+    if (status == RPS_OK && run->settings->is_chief) {
+        status = check_can_save(run);
+    }
+    if (status == RPS_OK) {
+        status = rps_tables_init(&run->tables, run->client, run->model,
+                run->settings, &run->error);
+    }
+    return status;
+}
+
+rps_status
+rps_run_open_report(struct rps_run *run, uint64_t steps)
+{
+    const struct rps_options *options = run->settings->options;
+    struct rps_report_options report = {
+            .json_log = rps_text_or_null(options->json_log),
+            .summary_dir = rps_text_or_null(options->summary_dir),
+            .log_every = options->log_every,
+            .steps_total = steps,
+            .quiet = !run->settings->is_chief,
+    };
+
+    return rps_report_create(&run->report, &report, &run->error);
+}
+
+void
+rps_run_close(struct rps_run *run)
+{
+    rps_report_destroy(run->report);
+    rps_tables_finish(&run->tables);
+    rps_client_close(run->client);
+    rps_model_destroy(run->model);
+    rps_dataset_close(run->eval_data);
+    rps_dataset_close(run->data);
+}
+
+rps_status
+rps_run_client_failed(struct rps_run *run, rps_status status, const char *what)
+{
+    return rps_fail(
+            &run->error, status, "%s: %s", what, rps_client_error(run->client));
+}
+
+void
+rps_run_say(struct rps_run *run, const char *format, ...)
+{
+    char line[RPS_ERROR_BYTES];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(line, sizeof(line), format, list);
+    va_end(list);
+    if (run->report != NULL && run->settings->is_chief) {
+        rps_report_note(run->report, line);
+        return;
+    }
+    printf("%s\n", line);
+    fflush(stdout);
+}
+
+struct rps_dataset *
+rps_run_test_data(const struct rps_run *run)
+{
+    return run->eval_data != NULL ? run->eval_data : run->data;
+}

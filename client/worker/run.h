@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One run of recps-train: its data, model, client and report, opened in
+ * this order and closed in the other. Who does what: data.c opens the rows,
+ * train.c and evaluate.c use them, evaluator.c has a loop of its own.
+ */
+#ifndef RPS_WORKER_RUN_H
+#define RPS_WORKER_RUN_H
+
+#include "client/worker/batch.h"
+#include "client/worker/report.h"
+#include "client/worker/tables.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rps_run {
+    const struct rps_settings *settings; /* borrowed */
+    struct rps_dataset *data;
+    struct rps_dataset *eval_data; /* NULL: test rows are data's */
+    uint64_t train_rows;           /* rows [0, train_rows) of data train */
+    uint64_t test_first;           /* rows [first, end) of the test data */
+    uint64_t test_end;
+    struct rps_model *model;
+    rps_client *client;
+    bool can_save; /* the servers have a checkpoint_dir */
+    struct rps_tables tables;
+    struct rps_report *report; /* the chief's; others: quiet */
+    bool data_failed;          /* the failure in hand is the data's */
+    struct rps_error error;    /* of the failure in hand */
+};
+
+/** Open the data and make the model that fits it. */
+rps_status rps_run_open_data(struct rps_run *run);
+
+/** Connect, or open the embedded service. */
+rps_status rps_run_open_client(struct rps_run *run);
+rps_status rps_run_open_report(struct rps_run *run, uint64_t steps);
+void rps_run_close(struct rps_run *run);
+
+/** The failing client's words become the run's. */
+rps_status rps_run_client_failed(
+        struct rps_run *run, rps_status status, const char *what);
+
+/** Say a line: the chief through its report, others on stdout. */
+void rps_run_say(struct rps_run *run, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+
+/** The dataset whose rows [test_first, test_end) are test. */
+struct rps_dataset *rps_run_test_data(const struct rps_run *run);
+
+/** Start values: the seed's, or those of --init-from. Chief only. */
+rps_status rps_run_init_from(struct rps_run *run);
+
+/**
+ * Evaluate the test rows with what the tables hold, and write --predict's
+ * file where that was given. *result gets AUC and log loss.
+ */
+rps_status rps_run_evaluate(struct rps_run *run, const char *predict_path,
+        struct rps_report_end *result);
+
+/** Restore `step` with no other replica, and open the tables as it says. */
+rps_status rps_run_restore_alone(struct rps_run *run, uint64_t step);
+
+/** --restore=STEP, or the newest complete step; NOT_FOUND without any. */
+rps_status rps_run_restore_step(struct rps_run *run, uint64_t *step_out);
+
+/** What each task does; the run is open_data()ed before. */
+rps_status rps_run_train(struct rps_run *run);
+rps_status rps_run_infer(struct rps_run *run);
+rps_status rps_run_evaluator(struct rps_run *run);
+
+/** Signals so far, and the last one's number (main.c's handler). */
+int rps_stop_signal(void);
+
+#endif /* RPS_WORKER_RUN_H */

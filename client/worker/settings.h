@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options of recps-train, read into what the run needs and checked
+ * against one another, before any file is opened or server called.
+ */
+#ifndef RPS_WORKER_SETTINGS_H
+#define RPS_WORKER_SETTINGS_H
+
+#include "client/worker/model.h"
+#include "conf/options.h"
+
+#include <recps/client.h>
+#include <recps/types.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RPS_BATCH_ROWS_MAX (1u << 24)
+
+enum rps_model_kind {
+    RPS_MODEL_DLRM,
+    RPS_MODEL_LITTLE_DEMO
+};
+
+/** What this process does in the job. */
+enum rps_task {
+    RPS_TASK_TRAIN,    /* a replica, the chief included */
+    RPS_TASK_INFER,    /* the chief of --evaluate and --predict */
+    RPS_TASK_LEAVE,    /* another replica of these: nothing to do */
+    RPS_TASK_EVALUATOR /* the role of that name */
+};
+
+/** How a kind of table is made and moved. */
+struct rps_update_rule {
+    enum rps_optimizer optimizer;
+    double learning_rate;
+    float accumulator; /* adagrad's */
+};
+
+struct rps_settings {
+    const struct rps_options *options; /* borrowed */
+    enum rps_task task;
+    enum rps_model_kind model;
+    struct rps_model_shape shape; /* emb_dim and the MLPs; not the data's */
+    struct rps_update_rule sparse;
+    struct rps_update_rule dense;
+    enum rps_initializer initializer;
+    float initializer_low;
+    float initializer_high;
+    enum rps_mode mode;
+    enum rps_combine combine;
+    uint32_t replicas; /* 1 when embedded */
+    uint32_t rank;
+    bool is_chief;
+    bool restore;          /* --restore, --evaluate or --predict */
+    uint64_t restore_step; /* 0: the newest */
+    bool evaluate;
+    bool has_test; /* there are rows to evaluate */
+};
+
+/** Errors: INVAL in words that name the options. */
+rps_status rps_settings_read(struct rps_settings *settings,
+        const struct rps_options *options, struct rps_error *error);
+
+/** NULL for an empty string: an option that was not given. */
+const char *rps_text_or_null(const char *text);
+
+#endif /* RPS_WORKER_SETTINGS_H */

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/worker/tables.h"
+
+#include "base/spec.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ENTRIES_MAX (RPS_MODEL_VARIABLES_MAX + RPS_MODEL_TABLES_MAX)
+
+rps_status
+rps_tables_init(struct rps_tables *tables, rps_client *client,
+        struct rps_model *model, const struct rps_settings *settings,
+        struct rps_error *error)
+{
+    memset(tables, 0, sizeof(*tables));
+    tables->client = client;
+    tables->model = model;
+    tables->settings = settings;
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        rps_bags_init(&tables->bags[t], &model->tables[t]);
+    }
+    return rps_dense_init(&tables->dense, model, settings, error);
+}
+
+void
+rps_tables_finish(struct rps_tables *tables)
+{
+    for (uint32_t t = 0; t < RPS_MODEL_TABLES_MAX; t++) {
+        rps_bags_finish(&tables->bags[t]);
+    }
+    rps_dense_finish(&tables->dense);
+}
+
+static void
+sparse_spec(rps_table_spec *spec, const struct rps_model_table *table,
+        const struct rps_settings *settings)
+{
+    rps_table_spec_init(
+            spec, table->name, table->dim, settings->sparse.optimizer);
+    spec->seed = settings->options->seed;
+    spec->initializer = settings->initializer;
+    spec->initializer_low = settings->initializer_low;
+    spec->initializer_high = settings->initializer_high;
+    spec->learning_rate = (float)settings->sparse.learning_rate;
+    if (settings->sparse.optimizer == RPS_OPTIMIZER_ADAGRAD) {
+        spec->initial_accumulator = settings->sparse.accumulator;
+    }
+}
+
+static rps_status
+open_table(struct rps_tables *tables, const rps_table_spec *spec,
+        rps_embedding_table **table_out, struct rps_error *error)
+{
+    rps_status status =
+            rps_get_embedding_table(tables->client, spec, table_out);
+
+    if (status != RPS_OK) {
+        return rps_fail(error, status, "table %s: %s", spec->name,
+                rps_client_error(tables->client));
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_tables_open(struct rps_tables *tables, struct rps_error *error)
+{
+    const struct rps_model *model = tables->model;
+    rps_status status = RPS_OK;
+    rps_table_spec spec;
+
+    for (uint32_t t = 0; t < model->table_count && status == RPS_OK; t++) {
+        sparse_spec(&spec, &model->tables[t], tables->settings);
+        status = open_table(tables, &spec, &tables->sparse[t], error);
+    }
+    for (uint32_t v = 0; v < model->variable_count && status == RPS_OK; v++) {
+        rps_dense_spec(&spec, &model->variables[v], tables->settings);
+        status = open_table(tables, &spec, &tables->dense.tables[v], error);
+    }
+    return status;
+}
+
+/* The spec of a restored table, checked against the model's shape. */
+static rps_status
+restored_spec(const json_t *list, const char *name, uint32_t dim,
+        uint64_t elements, rps_table_spec *spec, struct rps_error *error)
+{
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach(list, i, entry)
+    {
+        const char *found = json_string_value(json_object_get(entry, "name"));
+        rps_status status;
+
+        if (found == NULL || strcmp(found, name) != 0) {
+            continue;
+        }
+        status = rps_spec_from_value(
+                json_object_get(entry, "spec"), spec, error);
+        if (status != RPS_OK) {
+            return status;
+        }
+        if (spec->dim != dim || spec->dense_elements != elements) {
+            return rps_fail(error, RPS_E_MISMATCH,
+                    "table %s of the checkpoint has dim %u and %llu dense "
+                    "elements; this model has %u and %llu: give the "
+                    "--model, --emb-dim, --bottom-mlp and --top-mlp that it "
+                    "was trained with",
+                    name, spec->dim, (unsigned long long)spec->dense_elements,
+                    dim, (unsigned long long)elements);
+        }
+        return RPS_OK;
+    }
+    return rps_fail(error, RPS_E_MISMATCH,
+            "the checkpoint has no table %s: it was trained with another "
+            "--model, --bottom-mlp or --top-mlp",
+            name);
+}
+
+static rps_status
+open_restored(
+        struct rps_tables *tables, const json_t *list, struct rps_error *error)
+{
+    const struct rps_model *model = tables->model;
+    rps_status status = RPS_OK;
+    rps_table_spec spec;
+
+    for (uint32_t t = 0; t < model->table_count && status == RPS_OK; t++) {
+        status = restored_spec(list, model->tables[t].name,
+                model->tables[t].dim, 0, &spec, error);
+        if (status == RPS_OK) {
+            status = open_table(tables, &spec, &tables->sparse[t], error);
+        }
+    }
+    for (uint32_t v = 0; v < model->variable_count && status == RPS_OK; v++) {
+        status = restored_spec(list, model->variables[v].name,
+                RPS_DENSE_ROW_FLOATS, model->variables[v].elements, &spec,
+                error);
+        if (status == RPS_OK) {
+            status = open_table(tables, &spec, &tables->dense.tables[v], error);
+        }
+    }
+    return status;
+}
+
+rps_status
+rps_tables_open_restored(struct rps_tables *tables, struct rps_error *error)
+{
+    char *text = NULL;
+    json_t *stat;
+    rps_status status = rps_stat(tables->client, 0, &text);
+
+    if (status != RPS_OK) {
+        return rps_fail(error, status, "%s", rps_client_error(tables->client));
+    }
+    stat = json_loads(text, 0, NULL);
+    free(text);
+    status = stat == NULL
+                     ? rps_fail(error, RPS_E_CORRUPT, "PS 0's STAT is no JSON")
+                     : open_restored(
+                               tables, json_object_get(stat, "tables"), error);
+    json_decref(stat);
+    return status;
+}
+
+static rps_status
+lookup(struct rps_tables *tables, const rps_lookup *lookups, size_t count,
+        struct rps_error *error)
+{
+    rps_call call = {0};
+    rps_ticket ticket;
+    rps_status status =
+            rps_lookup_start(tables->client, &call, lookups, count, &ticket);
+
+    if (status == RPS_OK) {
+        status = rps_wait(tables->client, ticket, 0);
+    }
+    if (status != RPS_OK) {
+        return rps_fail(
+                error, status, "lookup: %s", rps_client_error(tables->client));
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_tables_fetch_dense(struct rps_tables *tables, struct rps_error *error)
+{
+    rps_lookup lookups[ENTRIES_MAX];
+
+    rps_dense_lookups(&tables->dense, lookups, RPS_READ_ONLY);
+    return lookup(tables, lookups, tables->model->variable_count, error);
+}
+
+rps_status
+rps_tables_fetch(struct rps_tables *tables, const struct rps_batch *batch,
+        bool training, struct rps_model_input *input, struct rps_error *error)
+{
+    const struct rps_model *model = tables->model;
+    rps_lookup lookups[ENTRIES_MAX];
+    size_t count = 0;
+    rps_status status;
+
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        struct rps_bags *bags = &tables->bags[t];
+
+        status = rps_bags_take(bags, batch, error);
+        if (status != RPS_OK) {
+            return status;
+        }
+        lookups[count++] = (rps_lookup){
+                .table = tables->sparse[t],
+                .keys = bags->keys,
+                .key_count = bags->key_count,
+                .flags = training ? 0 : RPS_READ_ONLY,
+                .rows = bags->rows,
+        };
+    }
+    if (training) {
+        rps_dense_lookups(&tables->dense, lookups + count, 0);
+        count += model->variable_count;
+    }
+    status = lookup(tables, lookups, count, error);
+    if (status != RPS_OK) {
+        return status;
+    }
+    memset(input, 0, sizeof(*input));
+    input->rows = batch->rows;
+    input->dense = batch->dense;
+    input->labels = batch->labels;
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        input->pooled[t] = rps_bags_pool(&tables->bags[t]);
+        input->pooled_gradients[t] =
+                training ? rps_bags_gradient(&tables->bags[t]) : NULL;
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_tables_push(
+        struct rps_tables *tables, uint64_t step, struct rps_error *error)
+{
+    const struct rps_model *model = tables->model;
+    rps_push pushes[ENTRIES_MAX];
+    rps_call call = {.step = step};
+    rps_ticket ticket;
+    rps_status status;
+
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        struct rps_bags *bags = &tables->bags[t];
+
+        pushes[t] = (rps_push){
+                .table = tables->sparse[t],
+                .keys = bags->keys,
+                .key_count = bags->key_count,
+                .gradients = rps_bags_spread(bags),
+                .learning_rate = (float)tables->settings->sparse.learning_rate,
+        };
+    }
+    rps_dense_pushes(&tables->dense, pushes + model->table_count);
+    status = rps_push_start(tables->client, &call, pushes,
+            model->table_count + model->variable_count, &ticket);
+    if (status == RPS_OK) {
+        status = rps_wait(tables->client, ticket, 0);
+    }
+    if (status != RPS_OK) {
+        return rps_fail(error, status, "push of step %llu: %s",
+                (unsigned long long)step, rps_client_error(tables->client));
+    }
+    return RPS_OK;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model's tables at the servers: opened, fetched for a batch in one fused
+ * request, pushed to in another.
+ */
+#ifndef RPS_WORKER_TABLES_H
+#define RPS_WORKER_TABLES_H
+
+#include "client/worker/bags.h"
+#include "client/worker/dense.h"
+
+struct rps_tables {
+    rps_client *client; /* borrowed */
+    struct rps_model *model;
+    const struct rps_settings *settings;
+    struct rps_dense dense;
+    struct rps_bags bags[RPS_MODEL_TABLES_MAX];
+    rps_embedding_table *sparse[RPS_MODEL_TABLES_MAX];
+};
+
+rps_status rps_tables_init(struct rps_tables *tables, rps_client *client,
+        struct rps_model *model, const struct rps_settings *settings,
+        struct rps_error *error);
+void rps_tables_finish(struct rps_tables *tables);
+
+/** Open or create every table as the settings say. */
+rps_status rps_tables_open(struct rps_tables *tables, struct rps_error *error);
+
+/**
+ * Open what a checkpoint restored, as it says: learning rates, seed and
+ * initializer are the checkpoint's, the shapes must be the model's.
+ */
+rps_status rps_tables_open_restored(
+        struct rps_tables *tables, struct rps_error *error);
+
+/** Dense variables alone, for reading. */
+rps_status rps_tables_fetch_dense(
+        struct rps_tables *tables, struct rps_error *error);
+
+/**
+ * A batch's rows, and in training the dense variables with them; `input`
+ * gets everything but loss_scale. Absent keys are zeros unless training.
+ */
+rps_status rps_tables_fetch(struct rps_tables *tables,
+        const struct rps_batch *batch, bool training,
+        struct rps_model_input *input, struct rps_error *error);
+
+/** Push what the model wrote as step `step`. */
+rps_status rps_tables_push(
+        struct rps_tables *tables, uint64_t step, struct rps_error *error);
+
+#endif /* RPS_WORKER_TABLES_H */

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The training of one replica: join, then lookup, compute, push and step
+ * end, until the data or the steps are over; the chief also begins the job,
+ * saves, evaluates and ends it.
+ */
+#include "base/clock.h"
+#include "client/worker/position.h"
+#include "client/worker/run.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct loop {
+    struct rps_run *run;
+    struct rps_batcher *batcher;
+    struct rps_batch batch;
+    struct rps_position position; /* of the next step */
+    uint64_t batches;             /* global batches of an epoch */
+    uint64_t step;                /* the last one that ended */
+    uint64_t last_step;           /* where this replica leaves */
+    uint64_t first_step;          /* where the run began */
+    uint64_t save_at; /* the chief saves once this step ended; 0: none */
+    uint64_t saved;   /* newest step saved by this run */
+    double loss;      /* of the last step */
+    bool left;
+};
+
+static uint64_t
+global_batch(const struct rps_settings *settings)
+{
+    return settings->options->batch_size * settings->replicas;
+}
+
+static rps_status
+check_rows(struct rps_run *run)
+{
+    const struct rps_settings *settings = run->settings;
+
+    if (run->train_rows >= global_batch(settings)) {
+        return RPS_OK;
+    }
+    run->data_failed = true;
+    return rps_fail(&run->error, RPS_E_INVAL,
+            "%" PRIu64 " training rows are fewer than one global batch, "
+            "which is %" PRIu64 " (--batch-size %" PRIu64 " times %u "
+            "replicas)",
+            run->train_rows, global_batch(settings),
+            settings->options->batch_size, settings->replicas);
+}
+
+/* Chief: epoch, step and terms to every server. */
+static rps_status
+begin_job(struct rps_run *run)
+{
+    const struct rps_settings *settings = run->settings;
+    const rps_terms terms = {
+            .mode = settings->mode,
+            .combine = settings->combine,
+            .replica_count = settings->replicas,
+            .step_timeout_ms =
+                    (uint32_t)(settings->options->step_timeout * 1e3),
+            .step_bytes_max = settings->options->step_bytes_max,
+    };
+    rps_start start = {0};
+    uint64_t step = 0;
+    rps_status status = RPS_OK;
+
+    if (settings->restore) {
+        status = rps_run_restore_step(run, &step);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    status = rps_job_begin(run->client, step, &terms, &start);
+    free(start.data_position);
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "beginning the job");
+    }
+    status = rps_tables_open(&run->tables, &run->error);
+    if (status == RPS_OK && step == 0) {
+        status = rps_run_init_from(run);
+    }
+    return status;
+}
+
+/* Where the data goes on. */
+static rps_status
+take_position(struct loop *loop, const char *text)
+{
+    struct rps_run *run = loop->run;
+    struct rps_position saved;
+    const char *what;
+    char *data;
+    rps_status status;
+
+    if (text == NULL) {
+        return RPS_OK;
+    }
+    status = rps_position_read(text, &saved, &data, &run->error);
+    if (status != RPS_OK) {
+        return status;
+    }
+    if (rps_position_recount(&saved, &loop->position, &what) &&
+            run->settings->is_chief) {
+        rps_run_say(run,
+                "restore: %s differs from the checkpoint's; going on at "
+                "epoch %" PRIu64 ", batch %" PRIu64,
+                what, loop->position.epoch + 1, loop->position.batch);
+    }
+    free(data);
+    return RPS_OK;
+}
+
+/* Steps that the data has left, and --steps. */
+static void
+plan_steps(struct loop *loop)
+{
+    const struct rps_options *options = loop->run->settings->options;
+    const struct rps_position *at = &loop->position;
+    uint64_t left = 0;
+
+    if (at->epoch < options->epochs) {
+        left = (options->epochs - at->epoch) * loop->batches - at->batch;
+    }
+    loop->last_step = loop->step + left;
+    if (options->steps > 0 && options->steps < loop->last_step) {
+        loop->last_step =
+                options->steps > loop->step ? options->steps : loop->step;
+    }
+}
+
+/* Every replica: wait for all, learn where to begin, open the tables. */
+static rps_status
+join(struct loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_start start = {0};
+    rps_status status = rps_job_join(run->client, &start);
+
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "joining the job");
+    }
+    loop->step = start.step;
+    loop->first_step = start.step;
+    loop->saved = start.step;
+    status = take_position(loop, start.data_position);
+    free(start.data_position);
+    if (status == RPS_OK && !run->settings->is_chief) {
+        status = rps_tables_open(&run->tables, &run->error);
+    }
+    plan_steps(loop);
+    return status;
+}
+
+static rps_status
+open_batches(struct loop *loop)
+{
+    struct rps_run *run = loop->run;
+    const struct rps_settings *settings = run->settings;
+    const struct rps_batcher_options options = {
+            .end_row = run->train_rows,
+            .batch_rows = (size_t)settings->options->batch_size,
+            .rank = settings->rank,
+            .replicas = settings->replicas,
+            .shuffle = settings->options->shuffle,
+            .seed = settings->options->seed,
+    };
+    rps_status status = rps_batcher_create(
+            &loop->batcher, run->data, &options, &run->error);
+
+    if (status == RPS_OK && loop->step < loop->last_step) {
+        status = rps_batcher_start(loop->batcher, loop->position.epoch,
+                loop->position.batch, &run->error);
+    }
+    run->data_failed = status != RPS_OK;
+    return status;
+}
+
+static rps_status
+next_batch(struct loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_status status = RPS_OK;
+
+    if (loop->position.batch == loop->batches) {
+        loop->position.epoch++;
+        loop->position.batch = 0;
+        status = rps_batcher_start(
+                loop->batcher, loop->position.epoch, 0, &run->error);
+    }
+    if (status == RPS_OK) {
+        status = rps_batcher_next(loop->batcher, &loop->batch, &run->error);
+    }
+    if (status == RPS_E_NOT_FOUND) {
+        status = rps_fail(&run->error, RPS_E_INVAL,
+                "the data ended early in epoch %" PRIu64
+                ": it changed while it was read",
+                loop->position.epoch + 1);
+    }
+    run->data_failed = status != RPS_OK;
+    loop->position.batch++;
+    return status;
+}
+
+/*
+ * The rows that a replica's gradient is the mean over: of the step's whole
+ * batch where contributions are summed; of its own batch where the servers
+ * take the mean, and in async, where each push is a step of its own.
+ */
+static double
+loss_scale(const struct rps_settings *settings)
+{
+    const bool whole = settings->mode == RPS_MODE_SYNC &&
+                       settings->combine == RPS_COMBINE_SUM;
+
+    return 1.0 / (double)(whole ? global_batch(settings)
+                                : settings->options->batch_size);
+}
+
+/* Fetch, compute, push. *loss_out is this replica's part. */
+static rps_status
+compute(struct loop *loop, double *loss_out)
+{
+    struct rps_run *run = loop->run;
+    struct rps_model_input input;
+    rps_status status = next_batch(loop);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    status = rps_tables_fetch(
+            &run->tables, &loop->batch, true, &input, &run->error);
+    if (status != RPS_OK) {
+        return status;
+    }
+    input.loss_scale = loss_scale(run->settings);
+    rps_model_run(run->model, &input, NULL, loss_out);
+    if (!isfinite(*loss_out)) {
+        rps_run_say(run,
+                "loss of step %" PRIu64 " is not finite: the learning rate "
+                "may be too large",
+                loop->step + 1);
+    }
+    return rps_tables_push(&run->tables, loop->step + 1, &run->error);
+}
+
+/* What this replica asks for at the end of the step in hand. */
+static uint32_t
+wishes_of(struct loop *loop, uint64_t step)
+{
+    const struct rps_run *run = loop->run;
+    const struct rps_settings *settings = run->settings;
+    const uint64_t every = settings->options->save_steps;
+    const bool alone = settings->replicas == 1;
+    uint32_t wishes = 0;
+
+    if (rps_stop_signal() != 0) {
+        if (!settings->is_chief || alone) {
+            loop->last_step = step;
+        } else if (step < loop->last_step) {
+            wishes |= RPS_WISH_STOP;
+        }
+    }
+    if (step >= loop->last_step) {
+        return RPS_WISH_LEAVE;
+    }
+    if (settings->is_chief && every > 0 && step % every == 0) {
+        wishes |= RPS_WISH_SAVE;
+    }
+    return wishes;
+}
+
+static rps_status
+save(struct loop *loop, uint64_t step)
+{
+    struct rps_run *run = loop->run;
+    char *text = rps_position_text(&loop->position);
+    rps_status status;
+
+    if (text == NULL) {
+        return rps_fail(
+                &run->error, RPS_E_NOMEM, "no memory for the data position");
+    }
+    status = rps_apply(run->client);
+    if (status == RPS_OK) {
+        status = rps_save(run->client, step, text,
+                (uint32_t)run->settings->options->keep);
+    }
+    free(text);
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "saving");
+    }
+    loop->saved = step;
+    rps_run_say(run, "saved step %" PRIu64, step);
+    return RPS_OK;
+}
+
+/* What the decision asks of this replica. */
+static rps_status
+obey(struct loop *loop, const rps_decision *decision)
+{
+    struct rps_run *run = loop->run;
+    const struct rps_settings *settings = run->settings;
+
+    if ((decision->wishes & RPS_WISH_STOP) != 0 &&
+            loop->step < loop->last_step) {
+        /* one more step: `leave` goes with the end of a step */
+        loop->last_step = loop->step + 1;
+    }
+    if (!settings->is_chief || !run->can_save) {
+        return RPS_OK;
+    }
+    if ((decision->wishes & RPS_WISH_SAVE) != 0) {
+        loop->save_at = decision->save_step > loop->step ? decision->save_step
+                                                         : loop->step;
+    }
+    if (loop->save_at != 0 && loop->step >= loop->save_at) {
+        loop->save_at = 0;
+        return save(loop, loop->step);
+    }
+    return RPS_OK;
+}
+
+static rps_status
+report_step(struct loop *loop, double own_loss, const rps_decision *decision)
+{
+    struct rps_run *run = loop->run;
+    const struct rps_settings *settings = run->settings;
+    const bool sync = settings->mode == RPS_MODE_SYNC;
+    struct rps_report_step step = {
+            .step = loop->step,
+            .loss = sync ? decision->loss : own_loss,
+            .samples = global_batch(settings),
+            .sparse_lr = settings->sparse.learning_rate,
+            .dense_lr = settings->dense.learning_rate,
+    };
+
+    loop->loss = step.loss;
+    return rps_report_step(run->report, &step, &run->error);
+}
+
+static rps_status
+one_step(struct loop *loop)
+{
+    struct rps_run *run = loop->run;
+    const uint64_t step = loop->step + 1;
+    rps_decision decision = {0};
+    double loss = NAN;
+    uint32_t wishes;
+    rps_status status = compute(loop, &loss);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    wishes = wishes_of(loop, step);
+    status = rps_step_end(run->client, step, loss, wishes, &decision);
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "end of the step");
+    }
+    loop->step = step;
+    loop->left = (wishes & RPS_WISH_LEAVE) != 0;
+    status = report_step(loop, loss, &decision);
+    return status == RPS_OK ? obey(loop, &decision) : status;
+}
+
+/* A replica with no step left, after a restore: leave at once. */
+static rps_status
+leave_idle(struct loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_decision decision;
+    rps_status status;
+
+    if (run->settings->is_chief) {
+        rps_run_say(run,
+                "nothing is left to train: step %" PRIu64 " is in epoch "
+                "%" PRIu64 " of %" PRIu64 "; raise --epochs or --steps",
+                loop->step, loop->position.epoch + 1,
+                run->settings->options->epochs);
+    }
+    if (run->settings->replicas == 1) {
+        return RPS_OK;
+    }
+    /* no push went before: nobody counts this step */
+    status = rps_step_end(
+            run->client, loop->step + 1, NAN, RPS_WISH_LEAVE, &decision);
+    return status == RPS_OK
+                   ? RPS_OK
+                   : rps_run_client_failed(run, status, "leaving the job");
+}
+
+static rps_status
+train(struct loop *loop)
+{
+    rps_status status = RPS_OK;
+
+    if (loop->step >= loop->last_step) {
+        return leave_idle(loop);
+    }
+    rps_report_start(loop->run->report);
+    while (status == RPS_OK && !loop->left) {
+        status = one_step(loop);
+    }
+    return status;
+}
+
+/* Chief, alone by now: apply, save, evaluate, say how it went, end. */
+static rps_status
+finish(struct loop *loop)
+{
+    struct rps_run *run = loop->run;
+    const uint64_t steps = loop->step - loop->first_step;
+    struct rps_report_end end = {
+            .has_final_loss = steps > 0,
+            .final_loss = loop->loss,
+            .steps = loop->step,
+            .samples_per_second =
+                    steps > 0 ? rps_report_samples_per_second(run->report)
+                              : 0.0,
+    };
+    rps_status status = rps_apply(run->client);
+
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "the last step");
+    }
+    if (!run->can_save) {
+        rps_run_say(run, "nothing is saved: there is no checkpoint_dir");
+    } else if (loop->saved != loop->step) {
+        status = save(loop, loop->step);
+    }
+    if (status == RPS_OK && run->settings->has_test && rps_stop_signal() == 0) {
+        status = rps_run_evaluate(run, NULL, &end);
+    }
+    if (status == RPS_OK) {
+        status = rps_report_done(run->report, &end, &run->error);
+    }
+    if (status == RPS_OK) {
+        status = rps_shutdown(run->client);
+        if (status != RPS_OK) {
+            return rps_run_client_failed(run, status, "ending the job");
+        }
+    }
+    return status;
+}
+
+static rps_status
+run_loop(struct loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_status status = rps_run_open_client(run);
+
+    if (status == RPS_OK && run->settings->is_chief) {
+        status = begin_job(run);
+    }
+    if (status == RPS_OK) {
+        status = join(loop);
+    }
+    if (status == RPS_OK) {
+        status = open_batches(loop);
+    }
+    if (status == RPS_OK) {
+        status = train(loop);
+    }
+    if (status == RPS_OK && run->settings->is_chief) {
+        status = finish(loop);
+    }
+    return status;
+}
+
+/* An estimate for the time left; --restore may begin later. */
+static uint64_t
+steps_planned(const struct rps_run *run)
+{
+    const struct rps_options *options = run->settings->options;
+    const uint64_t steps =
+            options->epochs * (run->train_rows / global_batch(run->settings));
+
+    return options->steps > 0 && options->steps < steps ? options->steps
+                                                        : steps;
+}
+
+rps_status
+rps_run_train(struct rps_run *run)
+{
+    const struct rps_settings *settings = run->settings;
+    struct loop loop = {
+            .run = run,
+            .loss = NAN,
+    };
+    rps_status status = check_rows(run);
+
+    if (status == RPS_OK) {
+        loop.batches = run->train_rows / global_batch(settings);
+        loop.position = (struct rps_position){
+                .data = settings->options->data,
+                .train_rows = run->train_rows,
+                .global_batch = global_batch(settings),
+                .shuffle = settings->options->shuffle,
+                .seed = settings->options->seed,
+        };
+        status = rps_run_open_report(run, steps_planned(run));
+    }
+    if (status == RPS_OK) {
+        status = run_loop(&loop);
+    }
+    rps_batch_finish(&loop.batch);
+    rps_batcher_destroy(loop.batcher);
+    return status;
+}

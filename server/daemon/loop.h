@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One thread with one event_base, and the connections that live in it. Other
+ * threads meet it at its mailbox (a list under a mutex) and its eventfd, and
+ * nowhere else.
+ */
+#ifndef RPS_SERVER_DAEMON_LOOP_H
+#define RPS_SERVER_DAEMON_LOOP_H
+
+#include "base/error.h"
+#include "server/service.h"
+
+#include <event2/event.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rps_conn;
+struct rps_loop;
+
+/** Connections above the limit that are still told so, then closed. */
+#define RPS_CONN_SURPLUS_MAX 64u
+
+/** What the loops share. Set before they start. */
+struct rps_loops_shared {
+    struct rps_service *service;
+    uint32_t connections_max;
+    atomic_uint connections; /* open, surplus ones included */
+    int drained_fd;          /* eventfd: each loop adds 1 when drained */
+};
+
+/** Start a thread. Errors: NOMEM, IO (no eventfd, no thread). */
+rps_status rps_loop_start(struct rps_loop **loop_out, uint32_t index,
+        struct rps_loops_shared *shared, struct rps_error *error);
+
+/**
+ * A new connection for this loop, which owns fd from here on. `peer` is
+ * copied. Threads: any.
+ */
+void rps_loop_give(struct rps_loop *loop, int fd, const char *peer);
+
+/**
+ * Finish the requests in hand, read no new ones, then say so on drained_fd.
+ * Requests that wait for other members are not in hand. Threads: any.
+ */
+void rps_loop_drain(struct rps_loop *loop);
+
+/**
+ * Close every connection, end the thread, release. NULL is allowed.
+ * Threads: the starter.
+ */
+void rps_loop_stop(struct rps_loop *loop);
+
+/* For conn.c. */
+
+/** A reply that was made in another thread; takes frame. Threads: any. */
+void rps_loop_mail_reply(struct rps_loop *loop, struct rps_conn *conn,
+        uint8_t *frame, size_t frame_bytes);
+
+/** Drop mail for a connection that goes. Threads: the loop's. */
+void rps_loop_forget(struct rps_loop *loop, const struct rps_conn *conn);
+
+/** Is the caller this loop's thread? */
+bool rps_loop_is_own(const struct rps_loop *loop);
+
+struct event_base *rps_loop_base(struct rps_loop *loop);
+struct rps_loops_shared *rps_loop_shared(struct rps_loop *loop);
+bool rps_loop_draining(const struct rps_loop *loop);
+
+/** The list of the loop's connections. Threads: the loop's. */
+struct rps_conn **rps_loop_conns(struct rps_loop *loop);
+
+#endif /* RPS_SERVER_DAEMON_LOOP_H */

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+import programs
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true",
+                     help="run what takes minutes, too")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: runs with --long only")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--long"):
+        return
+    skip = pytest.mark.skip(reason="takes long; --long runs it")
+    for item in items:
+        if "long" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def recpsd():
+    """A server of its own, without a cluster."""
+    if not programs.RECPSD.is_file():
+        pytest.skip(f"{programs.RECPSD} is not built")
+    with programs.Recpsd() as server:
+        yield server
+        # what the test did must not keep it from a clean end; under a
+        # sanitizer this is where a leak or a race would show in the code
+        if server.process.poll() is None:
+            assert server.stop() == 143, server.log()

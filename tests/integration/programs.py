@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The built programs, and a recpsd that a test starts and stops."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+import wire
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def build_folder():
+    if "RECPS_BUILD" in os.environ:
+        return pathlib.Path(os.environ["RECPS_BUILD"])
+    for name in ("build/release", "build/dev", "build"):
+        if (ROOT / name / "server/daemon/recpsd").is_file():
+            return ROOT / name
+    return ROOT / "build/release"
+
+
+BUILD = build_folder()
+RECPSD = BUILD / "server/daemon/recpsd"
+RECPS = BUILD / "client/cli/recps"
+RECPS_TRAIN = BUILD / "client/worker/recps-train"
+
+
+def environment(**more):
+    """Ours, without what would change what a program does."""
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith(("TF_CONFIG", "RECPS_"))}
+    env.update(more)
+    return env
+
+
+class Recpsd:
+    """A server on a port that was free, with its log in a file."""
+
+    def __init__(self, *flags, bind="127.0.0.1:0", env=None):
+        self.folder = tempfile.TemporaryDirectory(prefix="recpsd-")
+        self.port_file = pathlib.Path(self.folder.name) / "port"
+        self.log_path = pathlib.Path(self.folder.name) / "log"
+        self.flags = [str(RECPSD), "--port-file", str(self.port_file), *flags]
+        if bind is not None:
+            self.flags += ["--bind", bind]
+        self.env = environment(**(env or {}))
+        self.process = None
+        self.port = None
+
+    def start(self, timeout=20):
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                self.flags, stderr=log, stdout=log, env=self.env)
+        end = time.monotonic() + timeout
+        while not self.port_file.exists():
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"recpsd did not start:\n{self.log()}")
+            time.sleep(0.01)
+        self.port = int(self.port_file.read_text())
+        return self
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.folder.cleanup()
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def wait_for_log(self, pattern, timeout=10):
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            if re.search(pattern, self.log()):
+                return True
+            time.sleep(0.02)
+        raise AssertionError(f"no {pattern!r} in:\n{self.log()}")
+
+    def stop(self, number=signal.SIGTERM, timeout=30):
+        self.process.send_signal(number)
+        return self.wait(timeout)
+
+    def wait(self, timeout=30):
+        return self.process.wait(timeout)
+
+    def connect(self, greet=True, **hello):
+        connection = wire.Connection(self.port)
+        if greet:
+            reply = connection.hello(**hello)
+            assert reply.status == wire.OK, reply.text
+        return connection
+
+    def stat(self):
+        with self.connect() as connection:
+            return connection.call(wire.STAT, [wire.text({})]).json
+
+    def assert_serves(self):
+        """Whatever happened before: a new connection is served."""
+        assert self.process.poll() is None, self.log()
+        with self.connect() as connection:
+            assert connection.call(wire.PING).status == wire.OK

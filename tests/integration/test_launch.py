@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""recps launch: places, output, signals, exit codes, nothing left behind."""
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import programs
+import wire
+
+pytestmark = pytest.mark.skipif(
+    not programs.RECPS.is_file(), reason=f"{programs.RECPS} is not built")
+
+# Says who it is, and as the chief ends the servers as recps-train does.
+MEMBER = r"""
+import json, os, sys, time
+sys.path.insert(0, %r)
+import wire
+config = json.loads(os.environ["TF_CONFIG"])
+task, cluster = config["task"], config["cluster"]
+print("config", json.dumps(config), flush=True)
+chief = task["type"] == "chief" or (
+    "chief" not in cluster and task["type"] == "worker" and task["index"] == 0)
+ports = [int(a.rsplit(":", 1)[1]) for a in cluster["ps"]]
+def connect(i):
+    for _ in range(500):
+        try:
+            return wire.Connection(ports[i])
+        except OSError:
+            time.sleep(0.02)
+    raise SystemExit("no server")
+links = [connect(i) for i in range(len(ports))]
+for i, link in enumerate(links):
+    reply = link.hello(ps_count=len(ports), ps_index=i,
+                       job_id=config["recps"].get("job_id", "recps"),
+                       job_seed=config["recps"].get("job_seed", "0"))
+    assert reply.status == 0, reply.text
+if chief:
+    time.sleep(0.3)
+    for link in links:
+        link.call(wire.SHUTDOWN, [wire.text({"action": "now"})])
+""" % os.path.dirname(wire.__file__)
+
+
+def launch(*arguments, timeout=60, env=None):
+    return subprocess.run(
+        [str(programs.RECPS), "launch", *map(str, arguments)],
+        env=programs.environment(**(env or {})), capture_output=True,
+        text=True, timeout=timeout, check=False)
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [str(programs.RECPS), "launch", *map(str, arguments)],
+        env=programs.environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.fixture
+def member(tmp_path):
+    script = tmp_path / "member.py"
+    script.write_text(MEMBER)
+    return [sys.executable, str(script)]
+
+
+def lines_of(output, label):
+    return [line.split(" | ", 1)[1] for line in output.splitlines()
+            if re.match(rf"{re.escape(label)} +\| ", line)]
+
+
+def processes_with(word):
+    """Process ids whose environment or command line holds `word`."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        for part in ("environ", "cmdline"):
+            try:
+                with open(f"/proc/{pid}/{part}", "rb") as file:
+                    if word.encode() in file.read() and int(pid) != os.getpid():
+                        found.append(int(pid))
+            except OSError:
+                pass
+    return found
+
+
+def test_every_role_gets_its_place(member, tmp_path):
+    run = launch("--ps", 2, "--workers", 2, "--chief", "--evaluator",
+                 "--checkpoint-dir", tmp_path / "c", "--job-seed", 2**64 - 1,
+                 "--job-id", "j", "--", *member)
+    assert run.returncode == 0, run.stdout + run.stderr
+    configs = {}
+    for label in ("chief:0", "worker:0", "worker:1", "evaluator:0"):
+        text = lines_of(run.stdout, label)[0]
+        configs[label] = json.loads(text.removeprefix("config "))
+    clusters = [c["cluster"] for c in configs.values()]
+    assert all(c == clusters[0] for c in clusters)
+    assert len(clusters[0]["ps"]) == 2 and len(clusters[0]["worker"]) == 2
+    everyone = sum(clusters[0].values(), [])
+    assert len(set(everyone)) == len(everyone)
+    for label, config in configs.items():
+        role, index = label.split(":")
+        assert config["task"] == {"type": role, "index": int(index)}
+        assert config["recps"]["checkpoint_dir"] == str(tmp_path / "c")
+        assert config["recps"]["job_seed"] == str(2**64 - 1)
+        assert config["recps"]["job_id"] == "j"
+    for index in range(2):
+        log = "\n".join(lines_of(run.stderr, f"ps:{index}"))
+        assert "listening" in log and f"index={index}" in log
+        assert f"checkpoint_dir={tmp_path}/c" in log
+        assert "exit code 0" in log
+
+
+def test_a_flag_wins_over_a_variable_for_every_process(member, tmp_path):
+    run = launch("--ps", 1, "--workers", 1, "--job-id", "flag", "--", *member,
+                 env={"RECPS_JOB_ID": "variable",
+                      "RECPS_STEP_TIMEOUT": "7"})
+    assert run.returncode == 0, run.stdout + run.stderr
+    config = json.loads(
+        lines_of(run.stdout, "worker:0")[0].removeprefix("config "))
+    assert config["recps"]["job_id"] == "flag"
+    assert config["recps"]["step_timeout"] == 7
+    assert "job_id=flag" in run.stderr
+
+
+def test_streams_keep_their_names():
+    run = launch("--ps", 0, "--workers", 1, "--", "sh", "-c",
+                 "echo out; echo err >&2; printf 'no end'")
+    assert run.returncode == 0
+    assert lines_of(run.stdout, "worker:0") == ["out", "no end"]
+    assert lines_of(run.stderr, "worker:0") == ["err"]
+
+
+def test_lines_of_many_processes_stay_whole():
+    script = "for i in $(seq 2000); do echo line $i end; done"
+    run = launch("--ps", 1, "--workers", 3, "--", "sh", "-c", script + "; exit 3")
+    for index in range(3):
+        lines = lines_of(run.stdout, f"worker:{index}")
+        assert all(re.fullmatch(r"line \d+ end", line) for line in lines)
+    everything = run.stdout.splitlines()
+    assert all(re.fullmatch(r"worker:\d \| line \d+ end", line)
+               for line in everything)
+
+
+def test_embedded_mode_has_no_cluster():
+    run = launch("--ps", 0, "--workers", 1, "--checkpoint-dir", "/x", "--",
+                 "sh", "-c", 'echo "$TF_CONFIG"')
+    assert run.returncode == 0
+    assert json.loads(lines_of(run.stdout, "worker:0")[0]) == {
+        "recps": {"checkpoint_dir": "/x"}}
+
+
+def test_programs_beside_it_are_found():
+    run = launch("--ps", 0, "--workers", 1, "--", "recpsd", "--version",
+                 env={"PATH": "/usr/bin:/bin"})
+    assert run.returncode == 0, run.stderr
+    assert lines_of(run.stdout, "worker:0")[0].startswith("recpsd ")
+
+
+# ---- ends ----
+
+def test_the_first_failure_is_the_exit_code():
+    begin = time.monotonic()
+    run = launch("--ps", 2, "--workers", 3, "--", "sh", "-c",
+                 'case $TF_CONFIG in *\'"type":"worker","index":1\'*) exit 7;; '
+                 "esac; sleep 60")
+    assert run.returncode == 7
+    assert time.monotonic() - begin < 10
+    assert "worker:1 ended with code 7" in run.stderr
+
+
+def test_a_death_by_signal_is_128_and_the_signal():
+    run = launch("--ps", 1, "--workers", 1, "--", "sh", "-c", "kill -9 $$")
+    assert run.returncode == 137
+    assert "worker:0 was ended by signal 9" in run.stderr
+
+
+def test_a_command_that_is_not_there_is_127():
+    run = launch("--ps", 1, "--workers", 1, "--", "no-such-command-here")
+    assert run.returncode == 127
+    assert "no-such-command-here" in run.stderr
+
+
+def test_a_failed_evaluator_stops_nobody(member, tmp_path):
+    command = ('case $TF_CONFIG in *evaluator\\",\\"index*) exit 5;; esac; exec '
+               + " ".join(member))
+    run = launch("--ps", 1, "--workers", 1, "--evaluator", "--checkpoint-dir",
+                 tmp_path / "c", "--", "sh", "-c",
+                 command.replace('\\"', '\'"\''))
+    assert run.returncode == 5, run.stdout + run.stderr
+    assert "the others go on" in run.stderr
+    assert "exit code 0" in "\n".join(lines_of(run.stderr, "ps:0"))
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143),
+                                          (signal.SIGINT, 130)])
+def test_a_signal_is_passed_on_and_everything_stops(number, code):
+    mark = f"recps-launch-test-{os.getpid()}-{code}"
+    process = start("--ps", 2, "--workers", 2, "--", "sh", "-c",
+                    f": {mark}; echo ready; sleep 100; :")
+    seen = 0
+    for line in process.stdout:
+        seen += "ready" in line or "listening" in line
+        if seen == 4:
+            break
+    process.send_signal(number)
+    output = process.communicate(timeout=20)[0]
+    assert process.returncode == code, output
+    assert processes_with(mark) == []
+
+
+def test_a_member_that_ignores_term_is_killed_after_10_s():
+    process = start("--ps", 0, "--workers", 1, "--", sys.executable, "-c",
+                    "import signal, time\n"
+                    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                    "print('ready', flush=True)\ntime.sleep(100)")
+    for line in process.stdout:
+        if "ready" in line:
+            break
+    begin = time.monotonic()
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert 8 < time.monotonic() - begin < 15
+
+
+def test_children_die_with_a_killed_launcher():
+    mark = f"recps-launch-orphan-{os.getpid()}"
+    process = start("--ps", 1, "--workers", 1, "--job-id", mark, "--", "sleep",
+                    "100")
+    for line in process.stdout:
+        if "listening" in line:
+            break
+    assert processes_with(mark)
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 10
+    while processes_with(mark) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert processes_with(mark) == []
+
+
+def test_a_server_that_dies_is_said_and_ends_the_job():
+    process = start("--ps", 2, "--workers", 1, "--", sys.executable, "-c",
+                    "import time; time.sleep(1.5); raise SystemExit(1)")
+    output, pids = "", []
+    for line in process.stdout:
+        output += line
+        if output.count("listening") == 2:
+            break
+    for pid in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                fields = file.read().rsplit(")", 1)
+            with open(f"/proc/{pid}/comm", encoding="ascii") as file:
+                name = file.read().strip()
+        except (OSError, NotADirectoryError):
+            continue
+        if name == "recpsd" and int(fields[1].split()[1]) == process.pid:
+            pids.append(int(pid))
+    assert len(pids) == 2
+    os.kill(min(pids), signal.SIGKILL)
+    output += process.communicate(timeout=30)[0]
+    assert process.returncode == 137, output
+    assert "unexpectedly" in output
+
+
+def test_servers_that_get_no_shutdown_are_stopped_after_10_s():
+    begin = time.monotonic()
+    run = launch("--ps", 1, "--workers", 1, "--", "true")
+    assert run.returncode == 0, run.stderr
+    assert 9 < time.monotonic() - begin < 16
+    assert "no SHUTDOWN" in run.stderr
+
+
+# ---- a terminal ----
+
+def on_terminal(*arguments, timeout=30):
+    """Run with a terminal as stdout; returns (exit code, what it showed)."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen([str(programs.RECPS), "launch", *arguments],
+                               env=programs.environment(TERM="xterm"),
+                               stdout=child, stderr=subprocess.DEVNULL)
+    os.close(child)
+    shown = b""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        try:
+            part = os.read(parent, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    os.close(parent)
+    return process.wait(10), shown.decode()
+
+
+def test_a_progress_line_reaches_the_terminal_before_it_ends():
+    code, shown = on_terminal(
+        "--ps", "0", "--workers", "1", "--", "sh", "-c",
+        'printf "step 1\\rstep 2\\r"; echo progress=$RECPS_PROGRESS')
+    assert code == 0
+    assert "step 1" in shown and "step 2\r\x1b[K" in shown
+    assert "progress=1" in shown
+
+
+def test_without_a_terminal_nobody_is_asked_for_progress():
+    run = launch("--ps", 0, "--workers", 1, "--", "sh", "-c",
+                 "echo progress=$RECPS_PROGRESS")
+    assert lines_of(run.stdout, "worker:0") == ["progress="]
+    assert "\x1b" not in run.stdout
+
+
+# ---- usage ----
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--ps", "2"], "--"),
+    (["--ps", "2", "--"], "--"),
+    (["--ps", "two", "--", "true"], "two"),
+    (["--ps", "-1", "--", "true"], "-1"),
+    (["--ps", "100000", "--", "true"], "100000"),
+    (["--workers", "0", "--", "true"], "--chief"),
+    (["--ps", "0", "--workers", "2", "--", "true"], "--ps 0"),
+    (["--evaluator", "--", "true"], "--checkpoint-dir"),
+    (["--no-such", "--", "true"], "no-such"),
+    (["true"], "true"),
+])
+def test_bad_usage_is_64_and_said(arguments, words):
+    run = launch(*arguments)
+    assert run.returncode == 64, run.stderr
+    assert words in run.stderr

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wire in Python, written from proto/PROTOCOL.md and not from the C code.
+
+A second implementation to test the first one with, and a way to send what no
+honest client sends.
+"""
+import json
+import os
+import socket
+import struct
+
+MAGIC = 0x31535052
+HEADER = struct.Struct("<IHHIIQQQQIIiI")
+SECTION = struct.Struct("<QHHIQQQif")
+BODY_MAX = 16 << 20
+
+HELLO, GET_TABLE, LOOKUP, PUSH, STEP_END = 1, 2, 4, 6, 7
+APPLY, SAVE, RESTORE, STAT, SHUTDOWN, PING = 8, 11, 12, 15, 20, 21
+REPLY, MORE, BODY_XXH3, READ_ONLY, WISH = 1, 2, 4, 8, 16
+KEYS, COUNTS, OFFSETS, ROWS, TEXT = 1, 2, 3, 4, 9
+
+OK, INVAL, LIMIT, MISMATCH, NOT_FOUND = 0, -1, -3, -4, -5
+RETRY_LATER, UNSUPPORTED, UNREACHABLE = -8, -12, -18
+
+P1, P2, P3, P4, P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+MASK = 0xFFFFFFFF
+
+
+def _rotl(x, r):
+    return ((x << r) | (x >> (32 - r))) & MASK
+
+
+def xxh32(data, seed=0):
+    """XXH32 as its specification gives it."""
+    n, at = len(data), 0
+    if n >= 16:
+        lanes = [(seed + P1 + P2) & MASK, (seed + P2) & MASK, seed & MASK,
+                 (seed - P1) & MASK]
+        while at + 16 <= n:
+            for i, word in enumerate(struct.unpack_from("<4I", data, at)):
+                lanes[i] = _rotl((lanes[i] + word * P2) & MASK, 13) * P1 & MASK
+            at += 16
+        acc = sum(_rotl(v, r) for v, r in zip(lanes, (1, 7, 12, 18))) & MASK
+    else:
+        acc = (seed + P5) & MASK
+    acc = (acc + n) & MASK
+    while at + 4 <= n:
+        word = struct.unpack_from("<I", data, at)[0]
+        acc = _rotl((acc + word * P3) & MASK, 17) * P4 & MASK
+        at += 4
+    for byte in data[at:]:
+        acc = _rotl((acc + byte * P5) & MASK, 11) * P1 & MASK
+    acc = (acc ^ (acc >> 15)) * P2 & MASK
+    acc = (acc ^ (acc >> 13)) * P3 & MASK
+    return acc ^ (acc >> 16)
+
+
+def header(opcode, body_bytes, request_id=1, *, number=0, step=0, epoch=0,
+           flags=0, version=1, magic=MAGIC, deadline_us=0, checksum=None):
+    raw = HEADER.pack(magic, version, opcode, flags, body_bytes, request_id,
+                      number, step, 0, epoch, 0, deadline_us, 0)[:60]
+    if checksum is None:
+        checksum = xxh32(raw)
+    return raw + struct.pack("<I", checksum)
+
+
+def section(kind, data, *, table_id=0, value=0, dim=0, count=None,
+            learning_rate=float("nan")):
+    return {"kind": kind, "data": bytes(data), "table_id": table_id,
+            "value": value, "dim": dim,
+            "count": len(data) if count is None else count,
+            "learning_rate": learning_rate}
+
+
+def text(value):
+    if not isinstance(value, str):
+        value = json.dumps(value, separators=(",", ":"))
+    return section(TEXT, value.encode())
+
+
+def frame(opcode, sections, request_id=1, **fields):
+    """A whole frame: header, counts, section table, aligned arrays."""
+    at = 64 + 8 + 48 * len(sections)
+    table, arrays = b"", b""
+    for s in sections:
+        offset = 0
+        if s["data"]:
+            pad = -(at + len(arrays)) % 64
+            arrays += b"\0" * pad
+            offset = at + len(arrays)
+            arrays += s["data"]
+        table += SECTION.pack(s["table_id"], s["kind"], s["value"], s["dim"],
+                              s["count"], offset, len(s["data"]), 0,
+                              s["learning_rate"])
+    body = struct.pack("<II", len(sections), 0) + table + arrays
+    return header(opcode, len(body), request_id, **fields) + body
+
+
+class Reply:
+    """A reply taken apart."""
+
+    def __init__(self, raw, body):
+        f = HEADER.unpack(raw)
+        assert f[0] == MAGIC and xxh32(raw[:60]) == f[12], "a damaged header"
+        self.opcode, self.flags, self.request_id = f[2], f[3], f[5]
+        self.number, self.step, self.epoch, self.status = f[6], f[7], f[9], f[11]
+        assert self.flags & REPLY
+        self.sections = []
+        whole = raw + body
+        for i in range(struct.unpack_from("<I", body)[0] if body else 0):
+            s = SECTION.unpack_from(body, 8 + 48 * i)
+            self.sections.append({
+                "table_id": s[0], "kind": s[1], "dim": s[3], "count": s[4],
+                "data": whole[s[5]:s[5] + s[6]], "status": s[7]})
+
+    def find(self, kind):
+        return next((s["data"] for s in self.sections if s["kind"] == kind),
+                    None)
+
+    @property
+    def text(self):
+        data = self.find(TEXT)
+        return None if data is None else data.decode()
+
+    @property
+    def json(self):
+        return json.loads(self.text)
+
+
+class Connection:
+    """One TCP connection that speaks frames, or anything else."""
+
+    def __init__(self, port, timeout=20):
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.last_id = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.sock.close()
+
+    def send(self, data):
+        self.sock.sendall(data)
+
+    def send_frame(self, opcode, sections=(), **fields):
+        self.last_id += 1
+        self.send(frame(opcode, list(sections), self.last_id, **fields))
+        return self.last_id
+
+    def _exactly(self, n):
+        data = b""
+        while len(data) < n:
+            part = self.sock.recv(n - len(data))
+            if not part:
+                raise EOFError(f"closed after {len(data)} of {n} bytes")
+            data += part
+        return data
+
+    def receive(self):
+        raw = self._exactly(64)
+        return Reply(raw, self._exactly(HEADER.unpack(raw)[4]))
+
+    def call(self, opcode, sections=(), **fields):
+        request_id = self.send_frame(opcode, sections, **fields)
+        reply = self.receive()
+        assert (reply.request_id, reply.opcode) == (request_id, opcode)
+        return reply
+
+    def closed(self):
+        """Did the server close, with or without a reset?"""
+        try:
+            while self.sock.recv(65536):
+                pass
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        except TimeoutError:
+            return False
+        return True
+
+    def hello(self, ps_count=1, ps_index=0, role="none", **extra):
+        words = {"versions": [1, 1], "job_id": "recps", "job_seed": "0",
+                 "ps_count": ps_count, "ps_index": ps_index,
+                 "fingerprint": "0000000000000000", "role": role,
+                 "client": os.urandom(8).hex(), "lane": 0,
+                 "program": "pytest", "route_version": 1}
+        words.update(extra)
+        return self.call(HELLO, [text(words)])
+
+    def table(self, name="emb", dim=4, **spec):
+        words = {"name": name, "dimension": dim, "optimizer": "sgd"}
+        words.update(spec)
+        reply = self.call(GET_TABLE, [text(words)])
+        assert reply.status == OK, reply.text
+        return int(reply.json["table_id"], 16)

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/cli/args.h"
+#include "tests/unit/suite.h"
+
+#include <string.h>
+
+#define ARGUMENTS_MAX 16
+
+static struct rps_tool_flag flags[] = {
+        {.name = "workers", .has_value = true},
+        {.name = "chief"},
+        {.name = NULL},
+};
+
+static char *argv[ARGUMENTS_MAX + 1];
+static int argc;
+static struct rps_tool_call call;
+
+/* Sorts the words of `line`; what is left is in argc and argv. */
+static bool
+sort(const struct rps_tool *tool, const char *line)
+{
+    static char words[256];
+    char *next = NULL;
+
+    flags[0].value = NULL;
+    flags[1].value = NULL;
+    memset(&call, 0, sizeof(call));
+    strncpy(words, line, sizeof(words) - 1);
+    argc = 0;
+    for (char *word = strtok_r(words, " ", &next); word != NULL;
+            word = strtok_r(NULL, " ", &next)) {
+        argv[argc++] = word;
+    }
+    argv[argc] = NULL;
+    return rps_args_sort(tool, &argc, argv, &call);
+}
+
+static const struct rps_tool launch = {
+        .name = "launch", .flags = flags, .runs_command = true};
+static const struct rps_tool verify = {.name = "verify", .operands_max = 1};
+
+START_TEST(own_flags_are_taken_and_options_stay)
+{
+    ck_assert(sort(&launch,
+            "recps --workers 3 --job-id x --chief --loops=2 -- a --chief"));
+    ck_assert_str_eq(flags[0].value, "3");
+    ck_assert_str_eq(flags[1].value, "");
+    ck_assert_int_eq(argc, 4);
+    ck_assert_str_eq(argv[1], "--job-id");
+    ck_assert_str_eq(argv[2], "x");
+    ck_assert_str_eq(argv[3], "--loops=2");
+    ck_assert_ptr_null(argv[4]);
+    ck_assert_str_eq(call.command[0], "a");
+    ck_assert_str_eq(call.command[1], "--chief");
+    ck_assert_ptr_null(call.command[2]);
+}
+END_TEST
+
+START_TEST(a_command_of_one_word_survives_the_end_of_the_options)
+{
+    ck_assert(sort(&launch, "recps -- a"));
+    ck_assert_int_eq(argc, 1);
+    ck_assert_str_eq(call.command[0], "a");
+    ck_assert(sort(&launch, "recps --job-id x -- a"));
+    ck_assert_str_eq(call.command[0], "a");
+    ck_assert(sort(&launch, "recps --job-id x --"));
+    ck_assert_ptr_null(call.command[0]);
+}
+END_TEST
+
+START_TEST(an_operand_may_stand_before_between_and_after)
+{
+    const char *lines[] = {"recps DIR --json --job-id x",
+            "recps --json DIR --job-id x", "recps --json --job-id x DIR",
+            "recps --json --job-id x -- DIR"};
+
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert(sort(&verify, lines[i]));
+        ck_assert_int_eq(call.operand_count, 1);
+        ck_assert_str_eq(call.operands[0], "DIR");
+        ck_assert_int_eq(argc, 4);
+    }
+}
+END_TEST
+
+START_TEST(too_many_operands_and_missing_values_are_refused)
+{
+    ck_assert(!sort(&verify, "recps a b"));
+    ck_assert(!sort(&verify, "recps -- a b"));
+    ck_assert(!sort(&launch, "recps a -- b"));
+    ck_assert(!sort(&launch, "recps --workers"));
+    ck_assert(!sort(&launch, "recps --chief=1"));
+}
+END_TEST
+
+START_TEST(values_are_known_from_the_table_of_options)
+{
+    ck_assert(rps_args_takes_value("--ps-hosts"));
+    ck_assert(rps_args_takes_value("--ps_hosts"));
+    ck_assert(rps_args_takes_value("--checkpoint-dir"));
+    ck_assert(!rps_args_takes_value("--checkpoint-dir=x"));
+    ck_assert(!rps_args_takes_value("--json"));
+    ck_assert(!rps_args_takes_value("--evaluate"));
+    ck_assert(!rps_args_takes_value("--restore"));
+    ck_assert(!rps_args_takes_value("--ps"));
+}
+END_TEST
+
+int
+main(void)
+{
+    Suite *suite = suite_create("cli_args");
+    TCase *tcase = tcase_create("sort");
+
+    tcase_add_test(tcase, own_flags_are_taken_and_options_stay);
+    tcase_add_test(
+            tcase, a_command_of_one_word_survives_the_end_of_the_options);
+    tcase_add_test(tcase, an_operand_may_stand_before_between_and_after);
+    tcase_add_test(tcase, too_many_operands_and_missing_values_are_refused);
+    tcase_add_test(tcase, values_are_known_from_the_table_of_options);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The models against a second, plain computation in double precision, and
+ * their gradients against central differences of it.
+ */
+#include "client/worker/stage.h"
+#include "tests/unit/suite.h"
+
+#include <recps/types.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS_MAX 200u
+
+/* A number in (-1, 1) that looks random: the tests' own, not base/hash.h. */
+static double
+noise(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)*state / 9.3e18;
+}
+
+struct fixture {
+    struct rps_model *model;
+    struct rps_model_input input;
+    float *dense, *labels, *probabilities;
+    float *pooled[2], *gradients[2];
+    size_t pooled_floats[2];
+};
+
+static float *
+noise_floats(size_t n, double scale, uint64_t *state)
+{
+    float *floats = malloc((n + 1) * sizeof(float));
+
+    ck_assert_ptr_nonnull(floats);
+    for (size_t i = 0; i < n; i++) {
+        floats[i] = (float)(scale * noise(state));
+    }
+    return floats;
+}
+
+static void
+fixture_fill(struct fixture *fixture, size_t rows, uint64_t seed)
+{
+    struct rps_model *model = fixture->model;
+    uint64_t state = seed;
+
+    fixture->dense = noise_floats(rows * model->shape.dense, 2.0, &state);
+    fixture->labels = noise_floats(rows * model->labels, 1.0, &state);
+    for (size_t i = 0; i < rows * model->labels; i++) {
+        fixture->labels[i] = fixture->labels[i] > 0.2f ? 1.0f : 0.0f;
+    }
+    fixture->probabilities = calloc(rows * model->labels, sizeof(float));
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        fixture->pooled_floats[t] =
+                rows * model->tables[t].bags * model->tables[t].dim;
+        fixture->pooled[t] =
+                noise_floats(fixture->pooled_floats[t], 0.7, &state);
+        fixture->gradients[t] =
+                calloc(fixture->pooled_floats[t], sizeof(float));
+        fixture->input.pooled[t] = fixture->pooled[t];
+        fixture->input.pooled_gradients[t] = fixture->gradients[t];
+    }
+    fixture->input.rows = rows;
+    fixture->input.dense = fixture->dense;
+    fixture->input.labels = fixture->labels;
+    fixture->input.loss_scale = 1.0 / (double)rows;
+}
+
+static void
+fixture_drop(struct fixture *fixture)
+{
+    for (uint32_t t = 0; t < 2; t++) {
+        free(fixture->pooled[t]);
+        free(fixture->gradients[t]);
+    }
+    free(fixture->dense);
+    free(fixture->labels);
+    free(fixture->probabilities);
+    rps_model_destroy(fixture->model);
+    memset(fixture, 0, sizeof(*fixture));
+}
+
+static struct rps_model *
+dlrm_make(uint32_t dense, uint32_t fields)
+{
+    struct rps_model_shape shape = {.dense = dense,
+            .fields = fields,
+            .emb_dim = 5,
+            .bottom_count = 2,
+            .bottom = {7, 5},
+            .top_count = 3,
+            .top = {9, 6, 1}};
+    struct rps_model *model = NULL;
+    struct rps_error error;
+
+    ck_assert_int_eq(rps_dlrm_create(&model, &shape, &error), RPS_OK);
+    rps_model_start_values(model, 11);
+    return model;
+}
+
+static const struct rps_variable *
+variable(const struct rps_model *model, const char *name)
+{
+    for (uint32_t v = 0; v < model->variable_count; v++) {
+        if (strcmp(model->variables[v].name, name) == 0) {
+            return &model->variables[v];
+        }
+    }
+    return NULL;
+}
+
+/* y = W x + b by the book; in place of a missing W: b alone. */
+static void
+linear(const struct rps_model *model, const char *prefix, int index, double *x,
+        uint32_t *width, int relu)
+{
+    char name[64];
+    const struct rps_variable *weight, *bias;
+    double *y;
+
+    snprintf(name, sizeof(name), "%s.%d.weight", prefix, index);
+    weight = variable(model, name);
+    snprintf(name, sizeof(name), "%s.%d.bias", prefix, index);
+    bias = variable(model, name);
+    ck_assert_ptr_nonnull(bias);
+    y = calloc((size_t)bias->shape[0], sizeof(double));
+    for (uint64_t o = 0; o < bias->shape[0]; o++) {
+        y[o] = (double)bias->values[o];
+        for (uint64_t i = 0; weight != NULL && i < *width; i++) {
+            y[o] += (double)weight->values[o * *width + i] * x[i];
+        }
+        if (relu && y[o] < 0.0) {
+            y[o] = 0.0;
+        }
+    }
+    *width = (uint32_t)bias->shape[0];
+    memcpy(x, y, *width * sizeof(double));
+    free(y);
+}
+
+static double
+bce(double logit, double label)
+{
+    return -label * log(1.0 / (1.0 + exp(-logit))) -
+           (1.0 - label) * log(1.0 / (1.0 + exp(logit)));
+}
+
+static double
+dlrm_row(const struct fixture *fixture, size_t row, double *logit_out)
+{
+    const struct rps_model *model = fixture->model;
+    const uint32_t dim = 5, n = model->shape.fields + 1;
+    double vectors[16][5], x[256];
+    uint32_t width = model->shape.dense, at = dim;
+
+    for (uint32_t d = 0; d < width; d++) {
+        x[d] = (double)fixture->dense[row * width + d];
+    }
+    linear(model, "bot", 0, x, &width, 1);
+    linear(model, "bot", 2, x, &width, 1);
+    memcpy(vectors[0], x, sizeof(vectors[0]));
+    for (uint32_t i = 1; i < n; i++) {
+        for (uint32_t k = 0; k < dim; k++) {
+            vectors[i][k] =
+                    (double)fixture
+                            ->pooled[0][(row * (n - 1) + i - 1) * dim + k];
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            x[at] = 0.0;
+            for (uint32_t k = 0; k < dim; k++) {
+                x[at] += vectors[i][k] * vectors[j][k];
+            }
+            at++;
+        }
+    }
+    width = at;
+    linear(model, "top", 0, x, &width, 1);
+    linear(model, "top", 2, x, &width, 1);
+    linear(model, "top", 4, x, &width, 0);
+    *logit_out = x[0];
+    return bce(x[0], (double)fixture->labels[row]);
+}
+
+static double
+demo_row(const struct fixture *fixture, size_t row, double *logits)
+{
+    double x[1024], hidden[1024], loss = 0.0;
+    uint32_t width = 40;
+
+    for (uint32_t k = 0; k < 32; k++) {
+        x[k] = (double)fixture->pooled[0][row * 32 + k];
+    }
+    for (uint32_t k = 0; k < 8; k++) {
+        x[32 + k] = (double)fixture->pooled[1][row * 8 + k];
+    }
+    for (uint32_t k = 0; k < 40; k++) {
+        x[k] = x[k] > 0.0 ? x[k] : 0.0;
+    }
+    for (int layer = 0; layer < 8; layer += 2) {
+        linear(fixture->model, "mlp", layer, x, &width, 1);
+    }
+    memcpy(hidden, x, sizeof(hidden));
+    for (uint32_t h = 0; h < 2; h++) {
+        memcpy(x, hidden, sizeof(x));
+        width = 128;
+        linear(fixture->model, h == 0 ? "head_0" : "head_1", 0, x, &width, 0);
+        logits[h] = x[0];
+        loss += bce(x[0], (double)fixture->labels[row * 2 + h]);
+    }
+    return loss;
+}
+
+static double
+loss_by_the_book(const struct fixture *fixture)
+{
+    double loss = 0.0, logits[2];
+
+    for (size_t r = 0; r < fixture->input.rows; r++) {
+        loss += fixture->model->labels == 1 ? dlrm_row(fixture, r, logits)
+                                            : demo_row(fixture, r, logits);
+    }
+    return loss * fixture->input.loss_scale;
+}
+
+/* dL/dw by central differences of the book's loss. */
+static double
+slope(struct fixture *fixture, float *cell)
+{
+    const float kept = *cell, step = 1.0f / 8192.0f;
+    double above, below;
+
+    *cell = kept + step;
+    above = loss_by_the_book(fixture);
+    *cell = kept - step;
+    below = loss_by_the_book(fixture);
+    *cell = kept;
+    return (above - below) / (2.0 * (double)step);
+}
+
+static void
+check_gradient(struct fixture *fixture, float *cell, float got)
+{
+    double want = slope(fixture, cell);
+
+    /* a ReLU's edge inside the step bends the difference a little */
+    ck_assert_double_le(fabs(want - (double)got), 2e-4 + 0.02 * fabs(want));
+}
+
+static void
+check_all(struct fixture *fixture, size_t cells)
+{
+    struct rps_model *model = fixture->model;
+    double loss;
+
+    rps_model_run(model, &fixture->input, fixture->probabilities, &loss);
+    ck_assert_double_le(fabs(loss - loss_by_the_book(fixture)), 1e-6);
+    for (uint32_t v = 0; v < model->variable_count; v++) {
+        struct rps_variable *each = &model->variables[v];
+        size_t stride = (size_t)each->elements / cells + 1;
+
+        for (size_t i = 0; i < each->elements; i += stride) {
+            check_gradient(fixture, &each->values[i], each->gradients[i]);
+        }
+        for (size_t i = (size_t)each->elements;
+                i < each->rows * RPS_DENSE_ROW_FLOATS; i++) {
+            ck_assert(each->gradients[i] == 0.0f && each->values[i] == 0.0f);
+        }
+    }
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        size_t stride = fixture->pooled_floats[t] / cells + 1;
+
+        for (size_t i = 0; i < fixture->pooled_floats[t]; i += stride) {
+            check_gradient(
+                    fixture, &fixture->pooled[t][i], fixture->gradients[t][i]);
+        }
+    }
+}
+
+START_TEST(dlrm_equals_the_book_in_loss_and_slopes)
+{
+    static const size_t rows[] = {1, 63, 64, 65, 130};
+    struct fixture fixture = {.model = dlrm_make(3, 4)};
+
+    fixture_fill(&fixture, rows[_i], 5 + (uint64_t)_i);
+    check_all(&fixture, 40);
+    fixture_drop(&fixture);
+}
+END_TEST
+
+START_TEST(dlrm_without_dense_features_learns_a_constant_vector)
+{
+    struct fixture fixture = {.model = dlrm_make(0, 3)};
+
+    ck_assert_ptr_null(variable(fixture.model, "bot.0.weight"));
+    fixture_fill(&fixture, 70, 9);
+    check_all(&fixture, 40);
+    fixture_drop(&fixture);
+}
+END_TEST
+
+START_TEST(little_demo_equals_the_book_in_loss_and_slopes)
+{
+    struct fixture fixture = {0};
+    struct rps_error error;
+
+    ck_assert_int_eq(rps_little_demo_create(&fixture.model, &error), RPS_OK);
+    rps_model_start_values(fixture.model, 3);
+    fixture_fill(&fixture, 3, 21);
+    check_all(&fixture, 4);
+    fixture_drop(&fixture);
+}
+END_TEST
+
+/* Rows [first, end) of the fixture. */
+static struct rps_model_input
+rows_of(const struct fixture *fixture, size_t first, size_t end)
+{
+    const struct rps_model *model = fixture->model;
+    struct rps_model_input part = {
+            .rows = end - first,
+            .dense = fixture->dense + first * model->shape.dense,
+            .labels = fixture->labels + first * model->labels,
+    };
+
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        part.pooled[t] = fixture->pooled[t] +
+                         first * model->tables[t].bags * model->tables[t].dim;
+    }
+    return part;
+}
+
+/* All rows at once, then in batches of `batch` rows: the same bits. */
+static void
+check_bits(struct fixture *fixture, size_t batch)
+{
+    const size_t rows = fixture->input.rows;
+    const size_t bytes = rows * fixture->model->labels * sizeof(float);
+    struct rps_stage stage;
+
+    fixture->input.pooled_gradients[0] = NULL;
+    rps_model_run(
+            fixture->model, &fixture->input, fixture->probabilities, NULL);
+    ck_assert_int_eq(rps_stage_init(&stage, fixture->model, NULL), RPS_OK);
+    for (size_t first = 0; first < rows; first += batch) {
+        size_t end = first + batch < rows ? first + batch : rows;
+        struct rps_model_input part = rows_of(fixture, first, end);
+
+        ck_assert_int_eq(rps_stage_add(&stage, &part, NULL), RPS_OK);
+    }
+    rps_stage_flush(&stage);
+    ck_assert_uint_eq(stage.count, rows);
+    ck_assert_mem_eq(stage.probabilities, fixture->probabilities, bytes);
+    ck_assert_mem_eq(stage.labels, fixture->labels, bytes);
+    rps_stage_finish(&stage);
+}
+
+START_TEST(probabilities_have_the_same_bits_in_any_batch_size)
+{
+    static const size_t sizes[] = {1, 7, 64, 100, 128};
+    struct fixture fixture = {.model = dlrm_make(13, 9)};
+
+    fixture_fill(&fixture, ROWS_MAX, 17);
+    check_bits(&fixture, sizes[_i]);
+    fixture_drop(&fixture);
+    ck_assert_int_eq(rps_little_demo_create(&fixture.model, NULL), RPS_OK);
+    rps_model_start_values(fixture.model, 3);
+    fixture_fill(&fixture, ROWS_MAX, 18);
+    check_bits(&fixture, sizes[_i]);
+    fixture_drop(&fixture);
+}
+END_TEST
+
+START_TEST(start_values_follow_linear_s_law_and_depend_on_seed_and_name)
+{
+    struct rps_model *model = dlrm_make(13, 26), *other = dlrm_make(13, 26);
+    const struct rps_variable *weight = variable(model, "top.0.weight");
+    const double bound = 1.0 / sqrt((double)weight->fan_in);
+    double sum = 0.0, largest = 0.0;
+
+    ck_assert_uint_eq(weight->fan_in, 5 + 27 * 26 / 2);
+    for (uint64_t i = 0; i < weight->elements; i++) {
+        double value = (double)weight->values[i];
+
+        sum += value;
+        largest = fabs(value) > largest ? fabs(value) : largest;
+    }
+    ck_assert_double_le(largest, bound);
+    ck_assert_double_ge(largest, 0.99 * bound);
+    ck_assert_double_le(fabs(sum / (double)weight->elements), 0.05 * bound);
+    ck_assert_mem_eq(weight->values, variable(other, weight->name)->values,
+            weight->elements * sizeof(float));
+    rps_model_start_values(other, 12);
+    ck_assert_mem_ne(weight->values, variable(other, weight->name)->values,
+            weight->elements * sizeof(float));
+    ck_assert_mem_ne(variable(model, "top.2.bias")->values,
+            variable(model, "bot.2.bias")->values, 4 * sizeof(float));
+    rps_model_destroy(model);
+    rps_model_destroy(other);
+}
+END_TEST
+
+START_TEST(dlrm_without_fields_is_refused)
+{
+    struct rps_model_shape shape = {.dense = 3,
+            .emb_dim = 1,
+            .bottom_count = 1,
+            .bottom = {1},
+            .top_count = 1,
+            .top = {1}};
+    struct rps_model *model;
+    struct rps_error error;
+
+    ck_assert_int_eq(rps_dlrm_create(&model, &shape, &error), RPS_E_INVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "no sparse field"));
+    shape.fields = 4000;
+    ck_assert_int_eq(rps_dlrm_create(&model, &shape, &error), RPS_E_LIMIT);
+}
+END_TEST
+
+int
+main(void)
+{
+    Suite *suite = suite_create("model");
+    TCase *tcase = tcase_create("model");
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, dlrm_equals_the_book_in_loss_and_slopes, 0, 5);
+    tcase_add_test(tcase, dlrm_without_dense_features_learns_a_constant_vector);
+    tcase_add_test(tcase, little_demo_equals_the_book_in_loss_and_slopes);
+    tcase_add_loop_test(
+            tcase, probabilities_have_the_same_bits_in_any_batch_size, 0, 5);
+    tcase_add_test(tcase,
+            start_values_follow_linear_s_law_and_depend_on_seed_and_name);
+    tcase_add_test(tcase, dlrm_without_fields_is_refused);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
