@@ -102,6 +102,10 @@ resolve_cluster(rps_client *client, const rps_cluster *given)
     rps_cluster_error error = {0};
     rps_status status;
 
+    if (given != NULL && given->ps_count > 0 && given->ps == NULL) {
+        return rps_client_fail(RPS_E_INVAL,
+                "cluster: ps_count is %u, but ps is NULL", given->ps_count);
+    }
     if (given != NULL) {
         return rps_cluster_copy(&client->cluster, given) ? RPS_OK
                                                          : rps_client_nomem();

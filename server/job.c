@@ -250,6 +250,25 @@ start_if_complete_locked(struct rps_job *job, struct rps_answers *answers)
     job->report_ms = 0;
 }
 
+/* A rank that was lost long before anybody waits is of an older run. */
+static void
+forget_stale_locked(struct rps_job *job)
+{
+    uint64_t timeout = job->begun ? job->terms.step_timeout_ms
+                                  : job->service->options.step_timeout_ms;
+    uint64_t now = rps_clock_ms();
+
+    for (uint32_t rank = 0; rank < job->member_count; rank++) {
+        struct rps_replica *member = &job->members[rank];
+
+        if (!member->started && member->lost_ms != 0 &&
+                member->lost_ms + timeout <= now) {
+            member->known = false;
+            member->lost_ms = 0;
+        }
+    }
+}
+
 rps_status
 rps_job_join_locked(struct rps_request *request, struct rps_job *job)
 {
@@ -280,6 +299,7 @@ rps_job_join_locked(struct rps_request *request, struct rps_job *job)
     member->joining = parked;
     member->restarting = member->started;
     if (job->report_ms == 0) {
+        forget_stale_locked(job);
         job->report_ms = rps_clock_ms() + 10000;
     }
     start_if_complete_locked(job, &request->answers);
@@ -340,6 +360,7 @@ rps_job_reset_locked(struct rps_job *job, const rps_terms *terms, uint64_t step,
             member->joining = NULL;
         }
     }
+    forget_stale_locked(job);
     start_if_complete_locked(job, answers);
     rps_job_wake_locked(job);
 }

@@ -68,7 +68,8 @@ run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
     json_t *part = NULL;
     rps_status status;
 
-    pthread_rwlock_wrlock(&service->state_lock);
+    pthread_rwlock_rdlock(&service->state_lock);
+    pthread_rwlock_wrlock(&service->change_lock);
     status = check_cut(service, task, error);
     if (status == RPS_OK) {
         status = rps_lanes_record(service->lanes, &lanes, &lane_count);
@@ -80,6 +81,7 @@ run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
     if (status == RPS_OK) {
         mark_prepared(service, task);
     }
+    pthread_rwlock_unlock(&service->change_lock);
     pthread_rwlock_unlock(&service->state_lock);
     free(lanes);
     if (status == RPS_OK) {

@@ -7,6 +7,7 @@
 #include "server/service.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "server/job.h"
 #include "server/state.h"
 #include "server/writer.h"
@@ -15,6 +16,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /** How a request holds state_lock. */
 enum hold {
@@ -90,6 +92,7 @@ init_locks(struct rps_service *service)
     pthread_rwlockattr_setkind_np(
             &attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&service->state_lock, &attributes);
+    pthread_rwlock_init(&service->change_lock, &attributes);
     pthread_rwlockattr_destroy(&attributes);
     pthread_mutex_init(&service->lock, NULL);
     pthread_cond_init(&service->replied, NULL);
@@ -105,14 +108,28 @@ init_terms(struct rps_service *service)
 }
 
 static rps_status
+check_folder(struct rps_service *service, struct rps_error *error)
+{
+    const char *dir = service->options.checkpoint_dir;
+    rps_status status = rps_checkpoint_dir_check(dir, error);
+
+    if (status == RPS_E_IO && service->options.checkpoint_read_only_ok &&
+            access(dir, R_OK | X_OK) == 0) {
+        rps_service_event(service, RPS_LOG_INFO, "checkpoint_dir_read_only",
+                "%s can be read, not written: nothing is saved to it", dir);
+        return RPS_OK;
+    }
+    return status;
+}
+
+static rps_status
 build(struct rps_service *service, const struct rps_service_options *options,
         struct rps_error *error)
 {
     rps_status status = copy_options(service, options, error);
 
     if (status == RPS_OK && service->options.checkpoint_dir != NULL) {
-        status = rps_checkpoint_dir_check(
-                service->options.checkpoint_dir, error);
+        status = check_folder(service, error);
     }
     if (status == RPS_OK) {
         status = rps_store_create(&service->store, options->job_seed);
@@ -177,6 +194,7 @@ rps_service_destroy(struct rps_service *service)
     free(service->changes);
     pthread_cond_destroy(&service->replied);
     pthread_mutex_destroy(&service->lock);
+    pthread_rwlock_destroy(&service->change_lock);
     pthread_rwlock_destroy(&service->state_lock);
     free((void *)(uintptr_t)service->options.checkpoint_dir);
     free((void *)(uintptr_t)service->options.job_id);
@@ -237,6 +255,17 @@ take_state(struct rps_service *service, enum hold hold)
     }
 }
 
+/* Changes rows at once: not while a checkpoint's cut is being written. */
+static bool
+changes_rows(const struct rps_request *request)
+{
+    uint16_t opcode = request->message->header.opcode;
+
+    return opcode == RPS_OP_ASSIGN ||
+           (opcode == RPS_OP_PUSH_GRADIENTS &&
+                   request->service->terms.mode == RPS_MODE_ASYNC);
+}
+
 static rps_status
 serve_in_hold(struct rps_request *request, const struct operation *operation)
 {
@@ -251,6 +280,10 @@ serve_in_hold(struct rps_request *request, const struct operation *operation)
     }
     if (status == RPS_OK) {
         status = rps_decision_carry(request, operation->hold == HOLD_EXCLUSIVE);
+    }
+    if (status == RPS_OK && changes_rows(request)) {
+        pthread_rwlock_rdlock(&request->service->change_lock);
+        request->changing = true;
     }
     return status == RPS_OK ? operation->serve(request) : status;
 }
@@ -270,6 +303,9 @@ serve(struct rps_request *request, const struct operation *operation,
     if (numbered) {
         rps_lane_end(service->lanes, request->session->lane, header->number,
                 (header->flags & RPS_FLAG_MORE) == 0, status);
+    }
+    if (request->changing) {
+        pthread_rwlock_unlock(&service->change_lock);
     }
     if (operation->hold != HOLD_NONE) {
         pthread_rwlock_unlock(&service->state_lock);

@@ -26,8 +26,11 @@ struct rps_service_options {
     const char *job_id;
     uint64_t job_seed;
     uint64_t fingerprint;       /* of the cluster; a mismatch only warns */
-    const char *checkpoint_dir; /* NULL: SAVE and RESTORE of a step: INVAL */
-    uint64_t step_bytes_max;    /* of one replica's contribution */
+    const char *checkpoint_dir; /* NULL: no SAVE, no RESTORE of a step */
+    /** Go on with a folder that can be read but not written, as an
+     * evaluator's may be: RESTORE works, SAVE fails. Else create fails. */
+    bool checkpoint_read_only_ok;
+    uint64_t step_bytes_max; /* of one replica's contribution */
     uint32_t step_timeout_ms;
     /** One line for the log; may be NULL. Any thread. */
     void (*event)(
@@ -50,7 +53,9 @@ struct rps_session *rps_session_open(
 
 /**
  * The connection is gone: parked requests of the session get no reply any
- * more once this returns, and a member without `leave` counts as lost.
+ * more once this returns, and a member without `leave` counts as lost. Waits
+ * for a reply callback of this session that another thread is in: hold no
+ * lock that it takes, and do not close a session inside its own callback.
  */
 void rps_session_close(struct rps_session *session);
 
@@ -63,7 +68,8 @@ typedef void rps_reply_fn(void *context, uint8_t *frame, size_t frame_bytes);
 
 /**
  * Serve one request. `message` and its frame are borrowed for the call; what
- * must outlive it is copied.
+ * must outlive it is copied. A HELLO that takes over a lane waits for the
+ * request that its older connection has in hand.
  */
 void rps_service_handle(struct rps_session *session,
         const struct rps_message *message, rps_reply_fn *reply, void *context);

@@ -3,7 +3,8 @@
  * What the files of the service share, and who guards each field. The locks,
  * in the order in which they may be taken:
  *
- *   a lane's turn (lane.c) -> state_lock -> lock -> lanes' own lock
+ *   a lane's turn (lane.c) -> state_lock -> change_lock -> lock
+ *     -> lanes' own lock
  *
  * No lock is held while a reply callback runs. The event callback may be
  * called under state_lock, never under `lock`.
@@ -118,6 +119,10 @@ struct rps_service {
     /* Shared by lookups, pushes, assigns; exclusive for what changes the
      * meaning of a lookup. Prefers writers. */
     pthread_rwlock_t state_lock;
+    /* Taken after state_lock shared. Shared by what changes rows at once
+     * (ASSIGN, pushes of async), exclusive while a cut is being written: so
+     * lookups go on meanwhile. */
+    pthread_rwlock_t change_lock;
     struct rps_store *store; /* state_lock */
     rps_terms terms;         /* state_lock */
     /* state_lock exclusive, or shared with `lock`; [terms.replica_count] */
@@ -164,6 +169,7 @@ struct rps_request {
     uint8_t *frame;         /* or a whole answer; owned */
     size_t frame_bytes;
     bool parked;                /* somebody else answers it */
+    bool changing;              /* holds change_lock shared */
     struct rps_answers answers; /* of others, sent after the locks */
 };
 

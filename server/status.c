@@ -127,7 +127,7 @@ is_unsaved_locked(const struct rps_service *service)
 }
 
 static json_t *
-describe_service(struct rps_service *service)
+describe_service(struct rps_service *service, json_t *checkpoints)
 {
     char incarnation[24], seed[24];
     const struct rps_service_options *own = &service->options;
@@ -145,19 +145,19 @@ describe_service(struct rps_service *service)
             "incarnation", incarnation, "job_id", own->job_id, "job_seed", seed,
             "uptime_seconds",
             (double)(rps_clock_ms() - service->started_ms) / 1000.0,
-            "checkpoint_dir", own->checkpoint_dir, "checkpoints",
-            describe_checkpoints(service), "late",
-            (json_int_t)atomic_load(&service->late), "dropped",
+            "checkpoint_dir", own->checkpoint_dir, "checkpoints", checkpoints,
+            "late", (json_int_t)atomic_load(&service->late), "dropped",
             (json_int_t)atomic_load(&service->dropped));
 }
 
 char *
 rps_service_stat(struct rps_service *service, bool with_digests)
 {
+    json_t *checkpoints = describe_checkpoints(service); /* no lock held */
     json_t *object;
 
     pthread_rwlock_rdlock(&service->state_lock);
-    object = describe_service(service);
+    object = describe_service(service, checkpoints);
     pthread_mutex_lock(&service->lock);
     json_object_set_new(
             object, "unsaved", json_boolean(is_unsaved_locked(service)));

@@ -43,7 +43,8 @@ struct rps_dataset_options {
  * "synthetic:rows=N,…". PATH: a file, a folder or a glob; several files are
  * read in sorted name order.
  *
- * Errors: INVAL (the spec, or a row: file, line and column named), IO.
+ * Errors: INVAL (the spec, or a row: file, line and column named),
+ * NOT_FOUND (no such file), IO.
  */
 rps_status rps_dataset_open(struct rps_dataset **dataset_out, const char *spec,
         const struct rps_dataset_options *options, struct rps_error *error);

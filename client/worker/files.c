@@ -147,7 +147,7 @@ rps_file_list_find(struct rps_file_list *list, const char *format,
         status = add_file(list, path, error);
     }
     if (status == RPS_OK && list->count == 0) {
-        status = rps_fail(error, RPS_E_INVAL,
+        status = rps_fail(error, RPS_E_NOT_FOUND,
                 "data %s: \"%.400s\": no such file, and no file matches",
                 format, path);
     }

@@ -54,7 +54,9 @@ typedef struct rps_client_options {
     uint64_t job_seed;           /**< must equal the servers' */
     const char *checkpoint_dir;  /**< embedded mode only; NULL: none */
     uint32_t connect_timeout_ms; /**< whole wait for all PS; 300000 */
-    uint32_t request_timeout_ms; /**< of blocking calls; 0 = no limit */
+    /** Of blocking calls, but not of begin, join, step end and save, which
+     * wait for others; 0 = no limit. */
+    uint32_t request_timeout_ms;
     /** Called with one line of text while waiting; NULL: silent. */
     void (*report)(void *context, const char *line);
     void *report_context;

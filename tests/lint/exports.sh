@@ -11,7 +11,7 @@ nm -D --defined-only "$library" | awk '{print $NF}' |
     grep -vE '^(_init|_fini|__asan|__ubsan|__odr|__tsan)' | sort >"$work/has"
 cat "$source"/include/recps/*.h | tr '\n' ' ' |
     grep -oE 'RPS_API [^;(]*\(' | sed -E 's/.*[ *](rps_[a-z0-9_]+)\(/\1/' |
-    sort -u >"$work/wants"
+    grep '^rps_' | sort -u >"$work/wants"
 if ! diff "$work/wants" "$work/has"; then
     echo '^ < declared only, > exported only' >&2
     exit 1

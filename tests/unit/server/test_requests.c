@@ -386,7 +386,7 @@ END_TEST
 START_TEST(a_number_gets_one_verdict_and_a_repeat_the_kept_one)
 {
     const uint64_t key = 1;
-    const float gradient[1] = {1};
+    const float gradient[2] = {1, 1};
     struct rps_service *service = service_of(0, 1, NULL, 60000);
     struct peer *peer = peer_greet(service, "none", 0, 0, "77");
     struct peer *newer;

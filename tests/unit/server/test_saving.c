@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -97,10 +98,11 @@ static void
 commit(struct peer *peer, uint64_t step, const char *manifest)
 {
     const struct rps_header header = save_header(peer, step);
-    char *text = json_dumps(json_pack("{s:s, s:i, s:s}", "action", "commit",
-                                    "keep", 5, "manifest", manifest),
-            JSON_COMPACT);
+    json_t *object = json_pack("{s:s, s:i, s:s}", "action", "commit", "keep", 5,
+            "manifest", manifest);
+    char *text = json_dumps(object, JSON_COMPACT);
 
+    json_decref(object);
     ask(peer, &header, text, RPS_OK, NULL);
     free(text);
 }
@@ -324,6 +326,95 @@ START_TEST(a_save_of_a_closed_connection_is_answered_to_nobody)
 }
 END_TEST
 
+struct pusher {
+    struct rps_service *service;
+    const char *client;
+    uint64_t tables[2];
+    atomic_bool *over;
+};
+
+/* Each push adds 1 to two keys of each table. */
+static void *
+pusher_main(void *context)
+{
+    static const uint64_t keys[2] = {1, 2};
+    static const float gradients[2] = {-1, -1};
+    struct pusher *pusher = context;
+    struct peer *peer =
+            peer_greet(pusher->service, "none", 0, 0, pusher->client);
+
+    while (!atomic_load(pusher->over)) {
+        const struct rps_header header =
+                request_of(peer, RPS_OP_PUSH_GRADIENTS);
+        struct rps_builder builder;
+        struct answer answer;
+
+        rps_builder_begin(&builder, &header, 4);
+        for (int i = 0; i < 2; i++) {
+            const struct rps_section keys_of = {.table_id = pusher->tables[i],
+                    .kind = RPS_SECTION_KEYS,
+                    .count = 2};
+            const struct rps_section rows_of = {.table_id = pusher->tables[i],
+                    .kind = RPS_SECTION_ROWS,
+                    .dim = 1,
+                    .count = 2,
+                    .learning_rate = NAN};
+
+            rps_builder_add(&builder, &keys_of, keys);
+            rps_builder_add(&builder, &rows_of, gradients);
+        }
+        answer = wait_answer(peer, send_builder(peer, &builder));
+        ck_assert_int_eq(answer.header.status, RPS_OK);
+        answer_finish(&answer);
+    }
+    peer_close(peer);
+    return NULL;
+}
+
+START_TEST(a_cut_beside_pushes_has_each_push_whole_or_not_at_all)
+{
+    static const char *const clients[2] = {"b", "c"};
+    static const uint64_t keys[2] = {1, 2};
+    struct rps_service *service;
+    struct peer *peer;
+    struct pusher pushers[2];
+    pthread_t threads[2];
+    atomic_bool over = false;
+    uint64_t tables[2];
+
+    make_dir();
+    service = service_of(0, 1, dir, 60000);
+    peer = peer_greet(service, "none", 0, 0, "a");
+    tables[0] = open_table(peer, "one", 1);
+    tables[1] = open_table(peer, "two", 1);
+    for (int i = 0; i < 2; i++) {
+        pushers[i] = (struct pusher){
+                service, clients[i], {tables[0], tables[1]}, &over};
+        ck_assert_int_eq(
+                pthread_create(&threads[i], NULL, pusher_main, &pushers[i]), 0);
+    }
+    for (uint64_t step = 1; step <= 5; step++) {
+        save(peer, step);
+    }
+    atomic_store(&over, true);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    for (uint32_t step = 1; step <= 5; step++) {
+        float rows[4];
+
+        begin_job(peer, step, step, "async", 1);
+        lookup(peer, tables[0], 2, keys, 1, rows);
+        lookup(peer, tables[1], 2, keys, 1, rows + 2);
+        for (int i = 1; i < 4; i++) {
+            ck_assert_float_eq(rows[i], rows[0]);
+        }
+    }
+    peer_close(peer);
+    rps_service_destroy(service);
+    remove_dir();
+}
+END_TEST
+
 START_TEST(stat_with_digests_reads_every_row)
 {
     const uint64_t key = 7;
@@ -370,6 +461,8 @@ main(void)
     tcase_add_test(tcase, a_sync_save_wants_the_step_that_is_applied);
     tcase_add_test(tcase, verdicts_of_lanes_are_in_the_checkpoint);
     tcase_add_test(tcase, a_save_of_a_closed_connection_is_answered_to_nobody);
+    tcase_add_test(
+            tcase, a_cut_beside_pushes_has_each_push_whole_or_not_at_all);
     tcase_add_test(tcase, stat_with_digests_reads_every_row);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

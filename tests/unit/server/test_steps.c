@@ -114,6 +114,25 @@ START_TEST(start_waits_for_every_replica_and_tells_the_terms)
 }
 END_TEST
 
+START_TEST(a_replica_that_never_came_is_named_every_10_s)
+{
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *chief = peer_greet(service, "chief", 0, 3, "a");
+    uint64_t id;
+
+    begin_job(chief, 1, 0, "sync", 3);
+    id = send_step_end(chief, 0, 0, "null", "");
+    ck_assert(!is_answered(chief, id, 10500));
+    pthread_mutex_lock(&rps_events.lock);
+    ck_assert_str_eq(rps_events.last_event, "waiting_for_replicas");
+    ck_assert_str_eq(rps_events.last_text,
+            "STEP_END of step 0 waits for rank 1, 2 of 3 replicas");
+    pthread_mutex_unlock(&rps_events.lock);
+    peer_close(chief);
+    rps_service_destroy(service);
+}
+END_TEST
+
 START_TEST(a_step_changes_tables_with_its_decision_only)
 {
     struct job job = job_with("sum", 60000);
@@ -603,6 +622,7 @@ main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, start_waits_for_every_replica_and_tells_the_terms);
+    tcase_add_test(tcase, a_replica_that_never_came_is_named_every_10_s);
     tcase_add_test(tcase, a_step_changes_tables_with_its_decision_only);
     tcase_add_test(
             tcase, mean_divides_gradients_and_losses_by_the_counted_ranks);

@@ -218,8 +218,8 @@ START_TEST(what_is_not_data_is_refused_by_name)
 {
     put_file("empty", "");
     fails_with(spec_of("criteo", "empty"), RPS_E_INVAL, "empty");
-    fails_with(spec_of("criteo", "none"), RPS_E_INVAL, "no such file");
-    fails_with(spec_of("criteo", "no*ne"), RPS_E_INVAL, "no such file");
+    fails_with(spec_of("criteo", "none"), RPS_E_NOT_FOUND, "no such file");
+    fails_with(spec_of("criteo", "no*ne"), RPS_E_NOT_FOUND, "no such file");
     fails_with("criteo:", RPS_E_INVAL, "no path");
     fails_with("criteo:/dev/null", RPS_E_INVAL, "not a regular file");
     fails_with("parquet:x", RPS_E_INVAL, "unknown format");

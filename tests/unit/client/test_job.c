@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job's life: begin, join, steps, decisions, saves, restores, and the ends
+ * that nobody wants. sgd with rate 1 on zeros: a row is minus the sum of the
+ * gradients that were applied.
+ */
+#include "tests/unit/client/servers.h"
+#include "tests/unit/suite.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define LOOPS 4 /* embedded, 1, 2, 3 servers */
+#define KEYS  40
+
+static struct servers servers;
+
+static rps_embedding_table *
+table_of(rps_client *client)
+{
+    rps_table_spec spec;
+    rps_embedding_table *table = NULL;
+
+    rps_table_spec_init(&spec, "emb", 2, RPS_OPTIMIZER_SGD);
+    spec.initializer = RPS_INITIALIZER_ZEROS;
+    spec.learning_rate = 1.0f;
+    must(rps_get_embedding_table(client, &spec, &table));
+    return table;
+}
+
+static rps_terms
+terms_of(enum rps_mode mode, uint32_t replicas)
+{
+    return (rps_terms){.mode = mode,
+            .combine = RPS_COMBINE_SUM,
+            .replica_count = replicas,
+            .step_timeout_ms = 20000};
+}
+
+static void
+start_job(rps_client *chief, enum rps_mode mode, uint64_t step)
+{
+    rps_terms terms = terms_of(mode, 1);
+    rps_start start;
+
+    must(rps_job_begin(chief, step, &terms, &start));
+    ck_assert_uint_eq(start.step, step);
+    free(start.data_position);
+    must(rps_job_join(chief, &start));
+    ck_assert_uint_eq(start.step, step);
+    ck_assert_int_eq(start.terms.mode, mode);
+    free(start.data_position);
+}
+
+static void
+push_all(rps_embedding_table *table, uint64_t step, float gradient)
+{
+    uint64_t keys[KEYS];
+    float gradients[KEYS * 2];
+    int i;
+
+    for (i = 0; i < KEYS; i++) {
+        keys[i] = (uint64_t)i;
+        gradients[2 * i] = gradient;
+        gradients[2 * i + 1] = (float)i;
+    }
+    must(rps_push_gradients(table, step, KEYS, keys, gradients, NAN));
+}
+
+static void
+expect_all(rps_embedding_table *table, float first, float times)
+{
+    uint64_t keys[KEYS];
+    float rows[KEYS * 2];
+    int i;
+
+    for (i = 0; i < KEYS; i++) {
+        keys[i] = (uint64_t)i;
+    }
+    must(rps_embedding_lookup(table, KEYS, keys, rows));
+    for (i = 0; i < KEYS; i++) {
+        ck_assert_float_eq(rows[2 * i], first);
+        ck_assert_float_eq(rows[2 * i + 1], times * (float)i);
+    }
+}
+
+START_TEST(sync_push_shows_after_the_decision)
+{
+    rps_client *client;
+    rps_embedding_table *table;
+    rps_decision decision;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 0);
+    table = table_of(client);
+    push_all(table, 1, 3.0f);
+    expect_all(table, 0, 0);
+    must(rps_step_end(client, 1, 0.25, 0, &decision));
+    ck_assert_uint_eq(decision.step, 1);
+    ck_assert_uint_eq(decision.counted, 1);
+    ck_assert_double_eq(decision.loss, 0.25);
+    expect_all(table, -3, -1); /* the lookup carried it */
+    ck_assert_uint_eq(rps_lookup_step(client), 1);
+    push_all(table, 2, 1.0f);
+    must(rps_step_end(client, 2, NAN, 0, &decision));
+    ck_assert(isnan(decision.loss));
+    must(rps_apply(client));
+    must(rps_apply(client)); /* nothing is owed: no request */
+    expect_all(table, -4, -2);
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(refresh_brings_what_changed_since)
+{
+    rps_client *client;
+    rps_embedding_table *table;
+    rps_decision decision;
+    const uint64_t keys[4] = {100, 3, 101, 3};
+    const uint64_t three = 3;
+    const float gradient[2] = {5, 6};
+    float rows[4][2] = {{0}};
+    size_t changed = 0;
+    uint64_t since;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 0);
+    table = table_of(client);
+    push_all(table, 1, 1.0f);
+    must(rps_step_end(client, 1, NAN, 0, &decision));
+    must(rps_apply(client));
+    must(rps_embedding_lookup(table, 4, keys, rows[0]));
+    since = rps_lookup_step(client);
+    ck_assert_uint_eq(since, 1);
+    must(rps_push_gradients(table, 2, 1, &three, gradient, NAN));
+    must(rps_step_end(client, 2, NAN, 0, &decision));
+    must(rps_refresh(table, 4, keys, since, rows[0], &changed));
+    ck_assert_uint_eq(changed, 2); /* both places of key 3 */
+    ck_assert_float_eq(rows[1][0], -6);
+    ck_assert_float_eq(rows[1][1], -9);
+    ck_assert_mem_eq(rows[1], rows[3], sizeof(rows[1]));
+    ck_assert_float_eq(rows[0][0], 0);
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(what_was_saved_comes_back)
+{
+    rps_client *client;
+    rps_embedding_table *table;
+    rps_decision decision;
+    rps_terms terms = terms_of(RPS_MODE_SYNC, 1);
+    rps_start start;
+    uint64_t newest = 99;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    must(rps_newest_checkpoint(client, &newest));
+    ck_assert_uint_eq(newest, 0);
+    start_job(client, RPS_MODE_SYNC, 0);
+    table = table_of(client);
+    push_all(table, 1, 2.0f);
+    must(rps_step_end(client, 1, NAN, 0, &decision));
+    must(rps_save(client, 1, "{\"row\":128}", 5));
+    push_all(table, 2, 2.0f);
+    must(rps_step_end(client, 2, NAN, 0, &decision));
+    expect_all(table, -4, -2);
+    must_fail(rps_save(client, 2, "{row", 5), RPS_E_INVAL, "data_position");
+    must(rps_newest_checkpoint(client, &newest));
+    ck_assert_uint_eq(newest, 1);
+    must_fail(rps_job_begin(client, 7, &terms, &start), RPS_E_NOT_FOUND, "7");
+    if (servers.count > 0) { /* all of them forget everything */
+        rps_client_close(client);
+        servers_kill(&servers);
+        servers_restart(&servers);
+        client = servers_open_chief(&servers);
+    }
+    must(rps_job_begin(client, newest, &terms, &start));
+    ck_assert_str_eq(start.data_position, "{\"row\":128}");
+    free(start.data_position);
+    must(rps_job_join(client, &start));
+    ck_assert_uint_eq(start.step, 1);
+    ck_assert_str_eq(start.data_position, "{\"row\":128}");
+    free(start.data_position);
+    table = table_of(client);
+    expect_all(table, -2, -1);
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
+struct replica {
+    uint32_t rank;
+    rps_client *client;
+    double loss;
+};
+
+static void *
+train(void *context)
+{
+    struct replica *replica = context;
+    rps_embedding_table *table;
+    rps_decision decision;
+    rps_start start;
+    uint64_t step;
+
+    must(rps_job_join(replica->client, &start));
+    free(start.data_position);
+    table = table_of(replica->client);
+    for (step = 1; step <= 5; step++) {
+        push_all(table, step, (float)(1 + replica->rank));
+        must(rps_step_end(replica->client, step, 0.5 * (1 + replica->rank),
+                step == 5 ? RPS_WISH_LEAVE : 0, &decision));
+        ck_assert_uint_eq(decision.counted, 2);
+        replica->loss = decision.loss;
+        must(rps_apply(replica->client));
+        expect_all(table, -3.0f * (float)step, -2.0f * (float)step);
+    }
+    return NULL;
+}
+
+START_TEST(two_replicas_make_one_step)
+{
+    struct replica replicas[2] = {{.rank = 0}, {.rank = 1}};
+    pthread_t thread;
+    rps_terms terms = terms_of(RPS_MODE_SYNC, 2);
+    rps_start start;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    replicas[0].client = servers_open(&servers, "worker", 0, 2);
+    replicas[1].client = servers_open(&servers, "worker", 1, 2);
+    must_fail(rps_job_begin(replicas[1].client, 0, &terms, &start), RPS_E_INVAL,
+            "chief");
+    must(rps_job_begin(replicas[0].client, 0, &terms, &start));
+    ck_assert_int_eq(pthread_create(&thread, NULL, train, &replicas[1]), 0);
+    (void)train(&replicas[0]);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    /* losses are parts of one: rank 0's 0.5 and rank 1's 1.0 */
+    ck_assert_double_eq(replicas[0].loss, 1.5);
+    ck_assert_double_eq(replicas[1].loss, 1.5);
+    rps_client_close(replicas[1].client);
+    rps_client_close(replicas[0].client);
+    servers_stop(&servers);
+}
+END_TEST
+
+static void *
+kill_soon(void *context)
+{
+    struct servers *all = context;
+    struct timespec moment = {.tv_nsec = 300000000};
+
+    (void)nanosleep(&moment, NULL);
+    (void)kill(all->pids[1], SIGKILL);
+    return NULL;
+}
+
+START_TEST(dead_server_ends_the_wait_for_a_step)
+{
+    rps_client *chief;
+    rps_client *other;
+    rps_terms terms = terms_of(RPS_MODE_SYNC, 2);
+    rps_start start;
+    pthread_t thread;
+
+    if (!servers_start(&servers, 2)) {
+        return;
+    }
+    chief = servers_open(&servers, "worker", 0, 2);
+    other = servers_open(&servers, "worker", 1, 2);
+    must(rps_job_begin(chief, 0, &terms, &start));
+    ck_assert_int_eq(pthread_create(&thread, NULL, kill_soon, &servers), 0);
+    /* the other replica never joins: only PS 1's death ends it */
+    must_fail(rps_job_join(chief, &start), RPS_E_UNREACHABLE, "PS 1 (127.");
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    must_fail(rps_apply(chief), RPS_E_UNREACHABLE, "PS 1 (127.");
+    must(rps_ping(chief, 0, NULL)); /* PS 0 is still there */
+    must_fail(rps_ping(chief, 1, NULL), RPS_E_UNREACHABLE, "stays failed");
+    rps_client_close(other);
+    rps_client_close(chief);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(another_epoch_is_rolled_back)
+{
+    rps_client *chief;
+    rps_client *tool;
+    rps_embedding_table *table;
+
+    if (!servers_start(&servers, 2)) {
+        return;
+    }
+    chief = servers_open_chief(&servers);
+    tool = servers_open(&servers, NULL, 0, 1);
+    table = table_of(tool); /* epoch 0 */
+    start_job(chief, RPS_MODE_ASYNC, 0);
+    must_fail(rps_push_gradients(table, 0, 0, NULL, NULL, NAN),
+            RPS_E_ROLLED_BACK, "PS 0 (127.");
+    rps_client_close(tool);
+    tool = servers_open(&servers, NULL, 0, 1); /* HELLO says the epoch */
+    (void)table_of(tool);
+    rps_client_close(tool);
+    rps_client_close(chief);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(wish_of_a_tool_reaches_the_next_decision)
+{
+    rps_client *chief;
+    rps_client *tool;
+    rps_embedding_table *table;
+    rps_decision decision;
+
+    if (!servers_start(&servers, 2)) {
+        return;
+    }
+    tool = servers_open(&servers, NULL, 0, 1);
+    must_fail(rps_wish(tool, RPS_WISH_SAVE), RPS_E_NOT_FOUND, "chief");
+    chief = servers_open_chief(&servers);
+    start_job(chief, RPS_MODE_SYNC, 0);
+    table = table_of(chief);
+    must(rps_wish(tool, RPS_WISH_SAVE));
+    push_all(table, 1, 1.0f); /* its replies have the flag */
+    must(rps_step_end(chief, 1, NAN, 0, &decision));
+    ck_assert_uint_eq(decision.wishes & RPS_WISH_SAVE, RPS_WISH_SAVE);
+    must_fail(rps_save(tool, 1, NULL, 5), RPS_E_INVAL, "chief");
+    must_fail(rps_shutdown(tool), RPS_E_RETRY_LATER, "chief");
+    must(rps_shutdown(chief));
+    rps_client_close(tool);
+    rps_client_close(chief);
+    ck_assert_int_eq(servers_wait_exit(&servers, 0), 0);
+    ck_assert_int_eq(servers_wait_exit(&servers, 1), 0);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(evaluator_talks_to_the_first_server_only)
+{
+    rps_client *evaluator;
+    rps_table_spec spec;
+    rps_embedding_table *table;
+    rps_start start;
+
+    if (!servers_start(&servers, 2)) {
+        return;
+    }
+    evaluator = servers_open(&servers, "evaluator", 0, 1);
+    must(rps_ping(evaluator, 0, NULL));
+    must_fail(rps_ping(evaluator, 1, NULL), RPS_E_INVAL, "PS 1");
+    rps_table_spec_init(&spec, "emb", 2, RPS_OPTIMIZER_SGD);
+    must_fail(rps_get_embedding_table(evaluator, &spec, &table),
+            RPS_E_UNSUPPORTED, "evaluator");
+    must_fail(rps_job_join(evaluator, &start), RPS_E_INVAL, "evaluator");
+    rps_client_close(evaluator);
+    servers_stop(&servers);
+}
+END_TEST
+
+static void
+keep_line(void *context, const char *line)
+{
+    (void)snprintf(context, 512, "%s", line);
+}
+
+START_TEST(servers_that_are_not_there_are_named)
+{
+    rps_client_options options;
+    rps_cluster cluster;
+    rps_client *client = NULL;
+    char line[512] = "";
+
+    if (!servers_start(&servers, 2)) {
+        return;
+    }
+    servers_kill_one(&servers, 1);
+    cluster = servers_cluster(&servers, "worker", 0, 1);
+    rps_client_options_init(&options);
+    options.cluster = &cluster;
+    options.connect_timeout_ms = 11000;
+    options.report = keep_line;
+    options.report_context = line;
+    must_fail(rps_client_open(&client, &options), RPS_E_UNREACHABLE,
+            "PS 1 (127.0.0.1:");
+    ck_assert_ptr_null(client);
+    ck_assert_ptr_nonnull(strstr(rps_client_error(NULL), "refused"));
+    ck_assert_ptr_null(strstr(rps_client_error(NULL), "PS 0"));
+    ck_assert_msg(strstr(line, "PS 1 (127.0.0.1:") != NULL, "%s", line);
+    rps_cluster_finish(&cluster);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(server_of_another_job_is_refused_at_once)
+{
+    rps_client_options options;
+    rps_cluster cluster;
+    rps_client *client = NULL;
+
+    if (!servers_start(&servers, 2)) {
+        return;
+    }
+    cluster = servers_cluster(&servers, "worker", 0, 1);
+    rps_client_options_init(&options);
+    options.cluster = &cluster;
+    options.job_id = "another";
+    must_fail(rps_client_open(&client, &options), RPS_E_MISMATCH, "another");
+    options.job_id = "recps";
+    options.job_seed = 5;
+    must_fail(rps_client_open(&client, &options), RPS_E_MISMATCH, "seed");
+    rps_cluster_finish(&cluster);
+    servers_stop(&servers);
+}
+END_TEST
+
+int
+main(void)
+{
+    Suite *suite = suite_create("job");
+    TCase *tcase = tcase_create("job");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, sync_push_shows_after_the_decision, 0, LOOPS);
+    tcase_add_loop_test(tcase, refresh_brings_what_changed_since, 0, LOOPS);
+    tcase_add_loop_test(tcase, what_was_saved_comes_back, 0, LOOPS);
+    tcase_add_loop_test(tcase, two_replicas_make_one_step, 1, LOOPS);
+    tcase_add_test(tcase, dead_server_ends_the_wait_for_a_step);
+    tcase_add_test(tcase, another_epoch_is_rolled_back);
+    tcase_add_test(tcase, wish_of_a_tool_reaches_the_next_decision);
+    tcase_add_test(tcase, evaluator_talks_to_the_first_server_only);
+    tcase_add_test(tcase, servers_that_are_not_there_are_named);
+    tcase_add_test(tcase, server_of_another_job_is_refused_at_once);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
