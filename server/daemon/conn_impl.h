@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A connection's state, for its three files: conn_in.c takes bytes apart
+ * into frames and has them served, conn_out.c queues and sends replies,
+ * conn.c has its events, its life and its end.
+ */
+#ifndef RPS_SERVER_DAEMON_CONN_IMPL_H
+#define RPS_SERVER_DAEMON_CONN_IMPL_H
+
+#include "server/daemon/conn.h"
+
+#include <event2/event_struct.h>
+#include <stdatomic.h>
+
+#define RPS_CONN_PEER_BYTES 72u
+#define RPS_CONN_WHY_BYTES  160u
+
+enum rps_conn_state {
+    RPS_CONN_GREETING, /* no HELLO was answered OK */
+    RPS_CONN_SERVING,
+    RPS_CONN_LINGERING /* our half is shut; what still comes is thrown away */
+};
+
+struct rps_out {
+    struct rps_out *next;
+    uint8_t *frame;
+    size_t length;
+};
+
+struct rps_conn {
+    struct rps_conn *previous; /* the loop's list */
+    struct rps_conn *next;
+    struct rps_loop *loop;
+    struct rps_session *session;
+    struct event readable;
+    struct event writable;
+    struct event timer; /* HELLO, then the end of LINGERING */
+    int fd;
+    enum rps_conn_state state;
+    atomic_bool broken; /* any thread: a reply was lost, close */
+
+    bool ended;             /* the peer sends no more */
+    bool dead;              /* close at the end of the callback */
+    bool close_when_sent;   /* then LINGERING */
+    bool surplus;           /* above connections_max: refuse, then close */
+    bool handling;          /* inside rps_service_handle for us */
+    uint32_t pending;       /* requests without a reply */
+    uint32_t waiting_steps; /* of them, STEP_ENDs */
+
+    /* the frame that comes in: in[0, in_length) of frame_bytes */
+    uint8_t *in; /* 64-byte aligned */
+    size_t in_length;
+    size_t in_capacity;
+    size_t frame_bytes; /* 0 until the header is here */
+    uint64_t header_ns; /* when it came, for its deadline */
+    struct rps_header header;
+    rps_status header_status;
+    char why[RPS_CONN_WHY_BYTES]; /* of a header that is answered with a refusal
+                                   */
+
+    struct rps_out *out_first;
+    struct rps_out *out_last;
+    size_t out_offset; /* sent bytes of out_first */
+    size_t out_bytes;  /* unsent, all */
+
+    char peer[RPS_CONN_PEER_BYTES];
+};
+
+/** A peer's fault: it loses the connection, and the log says why, once. */
+void rps_conn_lose(struct rps_conn *conn, const char *event, const char *why);
+
+/* conn_in.c */
+
+/** May the next request be read? */
+bool rps_conn_may_read(const struct rps_conn *conn);
+
+/** Read until one frame is whole: true. false: nothing more for now. */
+bool rps_conn_fill(struct rps_conn *conn);
+
+/** Serve the whole frame, and be ready for the next. */
+void rps_conn_serve(struct rps_conn *conn);
+
+/* conn_out.c */
+
+/** Take a reply; NULL: no memory was left for it. */
+void rps_conn_queue(struct rps_conn *conn, uint8_t *frame, size_t frame_bytes);
+
+/** An rps_reply_fn; any thread. context: the connection. */
+void rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes);
+
+/** Send what the socket takes. */
+void rps_conn_flush(struct rps_conn *conn);
+
+void rps_conn_free_out(struct rps_conn *conn);
+
+#endif /* RPS_SERVER_DAEMON_CONN_IMPL_H */

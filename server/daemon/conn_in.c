@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "server/daemon/conn_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define IN_BYTES_START  4096u
+#define FRAME_BYTES_MAX (RPS_HEADER_BYTES + RPS_BODY_BYTES_MAX)
+
+bool
+rps_conn_may_read(const struct rps_conn *conn)
+{
+    return !conn->dead && !conn->close_when_sent &&
+           conn->state != RPS_CONN_LINGERING &&
+           !rps_loop_draining(conn->loop) &&
+           conn->out_bytes < RPS_CONN_OUT_BYTES_MAX &&
+           conn->pending < RPS_CONN_PENDING_MAX;
+}
+
+/* Room for `want` more bytes; grows with what has come, not with what a
+ * header promises. */
+static bool
+make_room(struct rps_conn *conn, size_t want)
+{
+    size_t capacity = conn->in_capacity;
+    uint8_t *in;
+
+    if (conn->in_length < capacity) {
+        return true;
+    }
+    capacity = capacity == 0 ? IN_BYTES_START : capacity * 2;
+    if (capacity > conn->in_length + want) {
+        capacity = conn->in_length + want;
+    }
+    capacity = (capacity + RPS_MESSAGE_ALIGN - 1) / RPS_MESSAGE_ALIGN *
+               RPS_MESSAGE_ALIGN;
+    if (capacity < IN_BYTES_START) {
+        capacity = IN_BYTES_START;
+    }
+    in = aligned_alloc(RPS_MESSAGE_ALIGN, capacity);
+    if (in == NULL) {
+        rps_conn_lose(conn, "out_of_memory", "no memory for a request");
+        return false;
+    }
+    if (conn->in_length > 0) {
+        memcpy(in, conn->in, conn->in_length);
+    }
+    free(conn->in);
+    conn->in = in;
+    conn->in_capacity = capacity;
+    return true;
+}
+
+/* The header is here: what may follow it? */
+static void
+accept_header(struct rps_conn *conn)
+{
+    struct rps_error error = {.text = ""};
+    size_t limit = conn->state == RPS_CONN_SERVING ? FRAME_BYTES_MAX
+                                                   : RPS_HELLO_FRAME_MAX;
+
+    conn->header_status = rps_header_decode(conn->in, &conn->header, &error);
+    if (conn->header_status != RPS_OK &&
+            conn->header_status != RPS_E_UNSUPPORTED) {
+        rps_conn_lose(conn, "bad_frame", error.text);
+        return;
+    }
+    memcpy(conn->why, error.text, sizeof(conn->why) - 1); /* its end is 0 */
+    conn->frame_bytes = RPS_HEADER_BYTES + (size_t)conn->header.body_bytes;
+    if (conn->frame_bytes > limit) {
+        snprintf(error.text, sizeof(error.text),
+                "a frame of %zu bytes, at most %zu are taken %s",
+                conn->frame_bytes, limit,
+                conn->state == RPS_CONN_SERVING ? "at all" : "before HELLO");
+        rps_conn_lose(conn, "bad_frame", error.text);
+        return;
+    }
+    conn->header_ns = rps_clock_ns();
+}
+
+/* Reads until one frame is whole: true. false: nothing more for now. */
+bool
+rps_conn_fill(struct rps_conn *conn)
+{
+    while (!conn->dead) {
+        size_t target =
+                conn->frame_bytes > 0 ? conn->frame_bytes : RPS_HEADER_BYTES;
+        size_t want = target - conn->in_length;
+        size_t room;
+        ssize_t n;
+
+        if (want == 0 && conn->frame_bytes > 0) {
+            return true;
+        }
+        if (want == 0) {
+            accept_header(conn);
+            continue;
+        }
+        if (!make_room(conn, want)) {
+            return false;
+        }
+        room = conn->in_capacity - conn->in_length;
+        n = recv(conn->fd, conn->in + conn->in_length,
+                want < room ? want : room, MSG_DONTWAIT);
+        if (n > 0) {
+            conn->in_length += (size_t)n;
+        } else if (n < 0 && errno == EINTR) {
+            continue;
+        } else if (n < 0 && errno == EAGAIN) {
+            return false;
+        } else {
+            conn->ended = true; /* end of stream, or reset */
+            return false;
+        }
+    }
+    return false;
+}
+
+/* Why this header is refused without a look at its body; OK: it is not. */
+static rps_status
+refusal(struct rps_conn *conn)
+{
+    const struct rps_header *header = &conn->header;
+
+    if (conn->header_status != RPS_OK) {
+        return conn->header_status;
+    }
+    if (conn->surplus) {
+        snprintf(conn->why, sizeof(conn->why),
+                "this server serves %u connections at most "
+                "(connections_max); try again later",
+                rps_loop_shared(conn->loop)->connections_max);
+        return RPS_E_LIMIT;
+    }
+    if (header->deadline_us != 0 &&
+            rps_clock_ns() - conn->header_ns >
+                    (uint64_t)header->deadline_us * 1000) {
+        snprintf(conn->why, sizeof(conn->why),
+                "the deadline passed before the request was whole; "
+                "nothing was done");
+        return RPS_E_DEADLINE;
+    }
+    return RPS_OK;
+}
+
+/* Ready for the next frame; a buffer that one large frame made goes. */
+static void
+next_frame(struct rps_conn *conn)
+{
+    conn->in_length = 0;
+    conn->frame_bytes = 0;
+    if (conn->in_capacity > RPS_CONN_KEEP_BYTES) {
+        free(conn->in);
+        conn->in = NULL;
+        conn->in_capacity = 0;
+    }
+}
+
+/* Serves the whole frame in `in`. */
+void
+rps_conn_serve(struct rps_conn *conn)
+{
+    struct rps_error error = {.text = ""};
+    struct rps_message message;
+    rps_status status = refusal(conn);
+
+    conn->pending++;
+    conn->waiting_steps += conn->header.opcode == RPS_OP_STEP_END;
+    conn->handling = true;
+    if (status != RPS_OK) {
+        rps_service_refuse(
+                &conn->header, status, conn->why, rps_conn_on_reply, conn);
+        conn->close_when_sent |= conn->surplus;
+    } else if ((status = rps_message_open(&message, &conn->header, conn->in,
+                        conn->frame_bytes, &error)) != RPS_OK) {
+        rps_conn_lose(conn, "bad_frame", error.text);
+    } else {
+        if (conn->header.opcode == RPS_OP_HELLO) {
+            event_del(&conn->timer);
+        }
+        rps_service_handle(conn->session, &message, rps_conn_on_reply, conn);
+    }
+    conn->handling = false;
+    next_frame(conn);
+}

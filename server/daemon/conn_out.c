@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/daemon/conn_impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#define OUT_IOVECS 16
+
+void
+rps_conn_free_out(struct rps_conn *conn)
+{
+    while (conn->out_first != NULL) {
+        struct rps_out *out = conn->out_first;
+
+        conn->out_first = out->next;
+        free(out->frame);
+        free(out);
+    }
+}
+
+/* Looks at a finished reply for what it means to the connection. */
+static void
+account(struct rps_conn *conn, const uint8_t *frame)
+{
+    uint16_t opcode;
+    int32_t status;
+
+    memcpy(&opcode, frame + 6, sizeof(opcode)); /* proto/frame.h */
+    memcpy(&status, frame + 56, sizeof(status));
+    assert(conn->pending > 0);
+    conn->pending--;
+    if (opcode == RPS_OP_STEP_END && conn->waiting_steps > 0) {
+        conn->waiting_steps--;
+    }
+    if (opcode == RPS_OP_HELLO && conn->state == RPS_CONN_GREETING) {
+        if (status == RPS_OK && !conn->surplus) {
+            conn->state = RPS_CONN_SERVING;
+            event_del(&conn->timer);
+        } else {
+            conn->close_when_sent = true;
+        }
+    }
+}
+
+void
+rps_conn_queue(struct rps_conn *conn, uint8_t *frame, size_t frame_bytes)
+{
+    struct rps_out *out = NULL;
+
+    if (frame != NULL) {
+        assert(frame_bytes >= RPS_HEADER_BYTES);
+        account(conn, frame);
+        out = calloc(1, sizeof(*out));
+    }
+    if (out == NULL) {
+        free(frame);
+        rps_conn_lose(conn, "out_of_memory", "no memory for a reply");
+        return;
+    }
+    out->frame = frame;
+    out->length = frame_bytes;
+    if (conn->out_last != NULL && conn->out_first != NULL) {
+        conn->out_last->next = out;
+    } else {
+        conn->out_first = out;
+    }
+    conn->out_last = out;
+    conn->out_bytes += frame_bytes;
+}
+
+/* rps_reply_fn; any thread. Only a reply to the request that this thread is
+ * handling may go straight out: another connection is settled in its own
+ * turn, when no lock of the service is held. */
+void
+rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes)
+{
+    struct rps_conn *conn = context;
+
+    if (rps_loop_is_own(conn->loop) && conn->handling) {
+        rps_conn_queue(conn, frame, frame_bytes);
+    } else {
+        rps_loop_mail_reply(conn->loop, conn, frame, frame_bytes);
+    }
+}
+
+static void
+sent(struct rps_conn *conn, size_t n)
+{
+    conn->out_bytes -= n;
+    while (n > 0) {
+        struct rps_out *out = conn->out_first;
+        size_t rest = out->length - conn->out_offset;
+
+        if (n < rest) {
+            conn->out_offset += n;
+            return;
+        }
+        n -= rest;
+        conn->out_offset = 0;
+        conn->out_first = out->next;
+        free(out->frame);
+        free(out);
+    }
+}
+
+void
+rps_conn_flush(struct rps_conn *conn)
+{
+    while (!conn->dead && conn->out_first != NULL) {
+        struct iovec vectors[OUT_IOVECS];
+        struct msghdr message = {.msg_iov = vectors};
+        size_t skip = conn->out_offset;
+        ssize_t n;
+
+        for (struct rps_out *out = conn->out_first;
+                out != NULL && message.msg_iovlen < OUT_IOVECS;
+                out = out->next) {
+            vectors[message.msg_iovlen].iov_base = out->frame + skip;
+            vectors[message.msg_iovlen++].iov_len = out->length - skip;
+            skip = 0;
+        }
+        n = sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) {
+            sent(conn, (size_t)n);
+        } else if (n < 0 && errno == EINTR) {
+            continue;
+        } else if (n < 0 && errno == EAGAIN) {
+            return;
+        } else {
+            conn->dead = true; /* the peer is gone: nothing to say */
+        }
+    }
+}
