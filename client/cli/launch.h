@@ -57,6 +57,8 @@ struct rps_launch_plan {
     uint32_t count;
     uint32_t ps_count;
     int label_width;
+    int *held; /* [held_count] sockets that keep the servers' ports */
+    uint32_t held_count;
     char **server;  /* argv of a ps, owned */
     char **command; /* argv of the others, borrowed */
 };

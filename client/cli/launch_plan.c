@@ -38,20 +38,28 @@ hold_port(uint16_t *port_out)
     return fd;
 }
 
+/*
+ * The servers' ports stay held until the end: recpsd sets SO_REUSEADDR and
+ * may bind them all the same, and nobody else is given them meanwhile. Those
+ * of the others are let go: a command may bind its own without that option.
+ */
 static bool
-choose_ports(uint16_t *ports, uint32_t count)
+choose_ports(struct rps_launch_plan *plan, uint16_t *ports, uint32_t count,
+        uint32_t ps_count)
 {
-    int *fds = calloc(count, sizeof(*fds));
     uint32_t held = 0;
 
-    while (fds != NULL && held < count &&
-            (fds[held] = hold_port(&ports[held])) >= 0) {
+    plan->held = calloc(count, sizeof(*plan->held));
+    if (plan->held == NULL) {
+        return false;
+    }
+    while (held < count && (plan->held[held] = hold_port(&ports[held])) >= 0) {
         held++;
     }
-    for (uint32_t i = 0; i < held; i++) {
-        close(fds[i]);
+    plan->held_count = held;
+    while (plan->held_count > ps_count) {
+        close(plan->held[--plan->held_count]);
     }
-    free(fds);
     return held == count;
 }
 
@@ -237,7 +245,7 @@ rps_launch_plan_make(
     if (ports == NULL || plan->children == NULL || recps == NULL ||
             !make_server_argv(plan)) {
         code = rps_tool_fail(RPS_TOOL_FAILED, "launch", "no memory");
-    } else if (!choose_ports(ports, count)) {
+    } else if (!choose_ports(plan, ports, count, launch->ps_count)) {
         code = rps_tool_fail(RPS_TOOL_FAILED, "launch",
                 "no free loopback port: %s", strerror(errno));
     } else {
@@ -263,6 +271,10 @@ rps_launch_plan_finish(struct rps_launch_plan *plan)
         rps_text_finish(&child->streams[1].line);
     }
     free(plan->children);
+    while (plan->held_count > 0) {
+        close(plan->held[--plan->held_count]);
+    }
+    free(plan->held);
     if (plan->server != NULL) {
         free(plan->server[0]);
         free(plan->server);

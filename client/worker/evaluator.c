@@ -124,6 +124,8 @@ open_job(struct evaluator *evaluator)
     client.job_id = options->job_id;
     client.job_seed = options->job_seed;
     client.connect_timeout_ms = (uint32_t)(options->connect_timeout * 1e3);
+    client.report = rps_run_report_line;
+    client.report_context = run;
     status = rps_client_open(&evaluator->job, &client);
     if (status != RPS_OK) {
         return rps_fail(&run->error, status, "connecting to PS 0: %s",

@@ -25,7 +25,7 @@ rps_model_add_variable(struct rps_model *model, const char *name, uint32_t out,
     size_t cells;
 
     assert(model->variable_count < RPS_MODEL_VARIABLES_MAX);
-    assert(out > 0 && fan_in > 0);
+    assert(out > 0);
     snprintf(variable->name, sizeof(variable->name), "%s", name);
     variable->ndim = in > 0 ? 2 : 1;
     variable->shape[0] = out;
@@ -88,11 +88,13 @@ rps_model_destroy(struct rps_model *model)
     free(model);
 }
 
-/* sqrt is exact to the last bit everywhere; no other libm call is here */
+/* He et al. 2015, for layers with a ReLU. sqrt is exact to the last bit
+ * everywhere; no other libm call is here. */
 static void
 variable_start_values(struct rps_variable *variable, uint64_t seed)
 {
-    const double bound = 1.0 / sqrt((double)variable->fan_in);
+    const double bound =
+            variable->fan_in > 0 ? sqrt(6.0 / (double)variable->fan_in) : 0.0;
     const uint64_t stream =
             rps_mix64(rps_mix64(seed) ^ rps_table_id(variable->name));
 

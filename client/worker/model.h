@@ -34,7 +34,7 @@ struct rps_variable {
     uint32_t ndim; /* weight: 2, bias: 1 */
     uint64_t shape[2];
     uint64_t elements;
-    uint32_t fan_in; /* start values are uniform ±1/sqrt(fan_in) */
+    uint32_t fan_in; /* start: uniform ±sqrt(6 / fan_in); 0: zeros */
     uint64_t rows;
     float *values;    /* [rows][1024] */
     float *gradients; /* [rows][1024] */

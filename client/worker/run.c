@@ -115,8 +115,8 @@ rps_run_open_data(struct rps_run *run)
     return status;
 }
 
-static void
-report_line(void *context, const char *line)
+void
+rps_run_report_line(void *context, const char *line)
 {
     rps_run_say(context, "%s", line);
 }
@@ -175,7 +175,7 @@ rps_run_open_client(struct rps_run *run)
     client.job_seed = options->job_seed;
     client.checkpoint_dir = rps_text_or_null(options->checkpoint_dir);
     client.connect_timeout_ms = (uint32_t)(options->connect_timeout * 1e3);
-    client.report = report_line;
+    client.report = rps_run_report_line;
     client.report_context = run;
     status = rps_client_open(&run->client, &client);
     if (status != RPS_OK) {

@@ -46,10 +46,13 @@ rps_status rps_run_client_failed(
 void rps_run_say(struct rps_run *run, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 
+/** The same for a client that waits; context is the run. */
+void rps_run_report_line(void *context, const char *line);
+
 /** The dataset whose rows [test_first, test_end) are test. */
 struct rps_dataset *rps_run_test_data(const struct rps_run *run);
 
-/** Start values: the seed's, or those of --init-from. Chief only. */
+/** Chief: assign the start values, the seed's or those of --init-from. */
 rps_status rps_run_init_from(struct rps_run *run);
 
 /**

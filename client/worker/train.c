@@ -377,9 +377,9 @@ leave_idle(struct loop *loop)
 
     if (run->settings->is_chief) {
         rps_run_say(run,
-                "nothing is left to train: step %" PRIu64 " is in epoch "
-                "%" PRIu64 " of %" PRIu64 "; raise --epochs or --steps",
-                loop->step, loop->position.epoch + 1,
+                "nothing is left to train after step %" PRIu64 ": %" PRIu64
+                " of %" PRIu64 " epochs are done; raise --epochs or --steps",
+                loop->step, loop->position.epoch,
                 run->settings->options->epochs);
     }
     if (run->settings->replicas == 1) {

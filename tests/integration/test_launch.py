@@ -127,6 +127,17 @@ def test_a_flag_wins_over_a_variable_for_every_process(member, tmp_path):
     assert "job_id=flag" in run.stderr
 
 
+def test_a_command_may_bind_its_own_port():
+    script = ("import json, os, socket\n"
+              "cluster = json.loads(os.environ['TF_CONFIG'])['cluster']\n"
+              "host, port = cluster['worker'][0].split(':')\n"
+              "s = socket.socket(); s.bind((host, int(port))); s.listen()\n"
+              "print('bound'); raise SystemExit(9)")
+    run = launch("--ps", 1, "--workers", 1, "--", sys.executable, "-c", script)
+    assert lines_of(run.stdout, "worker:0") == ["bound"], run.stderr
+    assert run.returncode == 9
+
+
 def test_streams_keep_their_names():
     run = launch("--ps", 0, "--workers", 1, "--", "sh", "-c",
                  "echo out; echo err >&2; printf 'no end'")

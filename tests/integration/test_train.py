@@ -149,6 +149,17 @@ def test_restore_at_the_end_trains_nothing_and_evaluates(tmp_path):
     assert trainer.auc_of(first) == trainer.auc_of(again)
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_two_workers_with_nothing_left_leave_and_end(tmp_path, mode):
+    flags = [*BASE, "--mode", mode]
+    options = ["--checkpoint-dir", tmp_path]
+    first = trainer.launch(*flags, workers=2, options=options).stdout
+    again = trainer.launch(*flags, "--restore", workers=2,
+                           options=options).stdout
+    assert "1 of 1 epochs are done" in again
+    assert trainer.auc_of(first) == trainer.auc_of(again)
+
+
 def test_keep_bounds_the_checkpoints(tmp_path):
     trainer.train(*BASE, "--save-steps", 10, "--keep", 2, "--checkpoint-dir",
                   tmp_path)
