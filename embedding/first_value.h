@@ -7,6 +7,8 @@
 #ifndef RPS_EMBEDDING_FIRST_VALUE_H
 #define RPS_EMBEDDING_FIRST_VALUE_H
 
+#include "base/draw.h"
+
 #include <recps/types.h>
 
 #include <stddef.h>
@@ -14,15 +16,9 @@
 
 struct rps_first_value {
     uint64_t stream; /* of the table: seed and name */
-    double low;
-    double width; /* high - low */
-    float high;   /* no value reaches it */
-    float below;  /* the largest float below high */
+    struct rps_uniform uniform;
     enum rps_initializer initializer;
 };
-
-/** The stream of draws that a table's seed and name give. */
-uint64_t rps_draw_stream(uint64_t seed, const char *name);
 
 void rps_first_value_init(
         struct rps_first_value *first, const rps_table_spec *spec);

@@ -5,7 +5,7 @@
  */
 #include "client/worker/model.h"
 
-#include "base/hash.h"
+#include "base/draw.h"
 
 #include <recps/types.h>
 
@@ -88,20 +88,28 @@ rps_model_destroy(struct rps_model *model)
     free(model);
 }
 
-/* He et al. 2015, for layers with a ReLU. sqrt is exact to the last bit
- * everywhere; no other libm call is here. */
+/*
+ * He et al. 2015, for layers with a ReLU; biases start at 0. A dense variable
+ * is a table, so its draws follow the law of first values: element i is
+ * column i mod 1024 of the row with key i / 1024. sqrt is exact to the last
+ * bit everywhere; no other libm call is here.
+ */
 static void
 variable_start_values(struct rps_variable *variable, uint64_t seed)
 {
-    const double bound =
-            variable->fan_in > 0 ? sqrt(6.0 / (double)variable->fan_in) : 0.0;
-    const uint64_t stream =
-            rps_mix64(rps_mix64(seed) ^ rps_table_id(variable->name));
+    const float bound = (float)sqrt(6.0 / fmax(variable->fan_in, 1.0));
+    const struct rps_uniform uniform = rps_uniform_init(-bound, bound);
+    const uint64_t stream = rps_draw_stream(seed, variable->name);
 
+    memset(variable->values, 0, variable->elements * sizeof(float));
+    if (variable->fan_in == 0) {
+        return;
+    }
     for (uint64_t i = 0; i < variable->elements; i++) {
-        double unit = rps_unit_double(rps_mix64(stream + i));
+        const uint64_t row = rps_draw_row(stream, i / RPS_DENSE_ROW_FLOATS);
 
-        variable->values[i] = (float)((2.0 * unit - 1.0) * bound);
+        variable->values[i] = rps_uniform_value(
+                &uniform, rps_draw_column(row, i % RPS_DENSE_ROW_FLOATS));
     }
 }
 

@@ -31,7 +31,8 @@ BEGIN {
     rule("client/worker", "include base conf")
     rule("client/cli", "include base conf client embedding/checkpoint")
     any = "include base conf proto embedding embedding/kernels "
-    any = any "embedding/checkpoint server server/daemon client client/worker"
+    any = any "embedding/checkpoint server server/daemon client client/worker "
+    any = any "client/cli"
     rule("bench", any)
     rule("tests", any)
 }
