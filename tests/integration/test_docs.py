@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command in the README and in docs/ runs; every link leads somewhere.
 
-A ```sh block runs as one script in an empty folder with the built programs in
-PATH. A comment `<!-- run by X -->` or `<!-- not run: why -->` above a block
+A ```sh block runs as one script in a folder with the built programs in PATH;
+the page's ```c block that has a main() lies there as example.c. A comment `<!-- run by X -->` or `<!-- not run: why -->` above a block
 says who runs it instead, or why nobody can.
 """
 import os
@@ -25,16 +25,24 @@ def blocks():
         for number, match in enumerate(BLOCK.finditer(page.read_text("utf8")), 1):
             if not match.group(1):
                 name = f"{page.relative_to(ROOT)}:{number}"
-                yield pytest.param(match.group(2), id=name)
+                yield pytest.param(page, match.group(2), id=name)
 
 
-@pytest.mark.parametrize("script", blocks())
-def test_documented_commands_run(script, tmp_path):
+def write_example(page, folder):
+    for block in re.findall(r"```c\n(.*?)```", page.read_text("utf8"), re.S):
+        if re.search(r"^main\(", block, re.M):
+            (folder / "example.c").write_text(block, "utf8")
+
+
+@pytest.mark.parametrize("page, script", blocks())
+def test_documented_commands_run(page, script, tmp_path):
+    write_example(page, tmp_path)
     places = ["server/daemon", "client/cli", "client/worker", "bench"]
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("TF_CONFIG", "RECPS_"))}
     env["PATH"] = ":".join([str(BUILD / p) for p in places] + [env["PATH"]])
-    env["RECPS_SOURCE"] = str(ROOT)
+    env["C_INCLUDE_PATH"] = str(ROOT / "include")
+    env["LIBRARY_PATH"] = env["LD_LIBRARY_PATH"] = str(BUILD / "client")
     run = subprocess.run(["sh", "-eu", "-c", script], cwd=tmp_path, env=env,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                          timeout=120, text=True, check=False)

@@ -312,7 +312,7 @@ START_TEST(another_epoch_is_rolled_back)
     table = table_of(tool); /* epoch 0 */
     start_job(chief, RPS_MODE_ASYNC, 0);
     must_fail(rps_push_gradients(table, 0, 0, NULL, NULL, NAN),
-            RPS_E_ROLLED_BACK, "PS 0 (127.");
+            RPS_E_ROLLED_BACK, " (127."); /* whichever answers first */
     rps_client_close(tool);
     tool = servers_open(&servers, NULL, 0, 1); /* HELLO says the epoch */
     (void)table_of(tool);

@@ -36,13 +36,14 @@ static struct outcome
 read_line(uint32_t scope, bool stop_at_operand, const char *line)
 {
     static char words[4096];
-    char *arguments[ARGUMENTS_MAX] = {words};
+    static char *arguments[ARGUMENTS_MAX]; /* options.argv points into it */
     int count = 1;
     struct outcome outcome;
     FILE *const saved_out = stdout;
     FILE *const saved_err = stderr;
 
     memset(&outcome, 0, sizeof(outcome));
+    arguments[0] = words;
     (void)snprintf(words, sizeof(words), "program %s", line);
     for (char *at = words; (at = strchr(at, ' ')) != NULL;) {
         *at++ = '\0';
