@@ -64,6 +64,7 @@ struct rps_local_options {
     const char *job_id;
     uint64_t job_seed;
     const char *checkpoint_dir; /* NULL: none */
+    bool checkpoint_read_only;  /* it need not be writable */
 };
 
 /** Opens a service inside the process. */

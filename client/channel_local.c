@@ -234,6 +234,7 @@ open_service(struct local *local, const struct rps_local_options *options,
             .job_id = options->job_id,
             .job_seed = options->job_seed,
             .checkpoint_dir = options->checkpoint_dir,
+            .checkpoint_read_only_ok = options->checkpoint_read_only,
             .step_bytes_max = 256u << 20,
             .step_timeout_ms = 60000,
     };

@@ -131,6 +131,7 @@ take_options(rps_client *client, const rps_client_options *options)
     client->request_timeout_ms = options->request_timeout_ms;
     client->report = options->report;
     client->report_context = options->report_context;
+    client->checkpoint_read_only = options->checkpoint_read_only != 0;
     if (options->checkpoint_dir != NULL && options->checkpoint_dir[0] != '\0') {
         client->checkpoint_dir = strdup(options->checkpoint_dir);
         if (client->checkpoint_dir == NULL) {

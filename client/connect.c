@@ -504,6 +504,7 @@ rps_connect_local(rps_client *client)
             .job_id = client->job_id,
             .job_seed = client->job_seed,
             .checkpoint_dir = client->checkpoint_dir,
+            .checkpoint_read_only = client->checkpoint_read_only,
     };
     struct local_hello hello = {.client = client};
     struct rps_error error = {{0}};

@@ -29,7 +29,8 @@ struct rps_client {
     pid_t pid;           /* that opened it */
     rps_cluster cluster; /* a copy */
     char *job_id;
-    char *checkpoint_dir; /* embedded; NULL: none */
+    char *checkpoint_dir;      /* embedded; NULL: none */
+    bool checkpoint_read_only; /* embedded */
     uint64_t job_seed;
     uint64_t client_id;
     uint32_t connect_timeout_ms;

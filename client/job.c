@@ -403,8 +403,8 @@ owe(rps_client *client, struct rps_answer *answer)
 }
 
 static rps_status
-take_decision(rps_client *client, uint64_t step, struct rps_answer *answer,
-        rps_decision *decision_out)
+take_decision(rps_client *client, uint64_t step, bool leaves,
+        struct rps_answer *answer, rps_decision *decision_out)
 {
     struct rps_wire_decision wire = {0};
     struct rps_error error = {{0}};
@@ -414,7 +414,9 @@ take_decision(rps_client *client, uint64_t step, struct rps_answer *answer,
                                 : rps_fail(&error, RPS_E_CORRUPT,
                                           "STEP_END without a decision");
 
-    if (status == RPS_OK && wire.step != step) {
+    /* the chief's leave is answered after the last step of the others */
+    if (status == RPS_OK && wire.step != step &&
+            !(leaves && wire.step > step)) {
         status = rps_fail(&error, RPS_E_CORRUPT,
                 "a decision of step %" PRIu64 " for step %" PRIu64, wire.step,
                 step);
@@ -458,7 +460,8 @@ rps_step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
         status = step_end(client, step, loss, wishes, &answer);
     }
     if (status == RPS_OK) {
-        status = take_decision(client, step, &answer, decision_out);
+        status = take_decision(client, step, (wishes & RPS_WISH_LEAVE) != 0,
+                &answer, decision_out);
     }
     rps_answer_finish(&answer);
     return status;

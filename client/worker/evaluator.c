@@ -39,6 +39,7 @@ open_embedded(struct evaluator *evaluator)
     client.job_id = options->job_id;
     client.job_seed = options->job_seed;
     client.checkpoint_dir = evaluator->folder;
+    client.checkpoint_read_only = 1;
     status = rps_client_open(&run->client, &client);
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "the embedded service");

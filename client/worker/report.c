@@ -211,7 +211,7 @@ draw_live_line(struct rps_report *report, const struct rps_report_step *step)
 static void
 print_step(struct rps_report *report, const struct rps_report_step *step)
 {
-    fprintf(stdout, "step %" PRIu64 " loss %.9g samples/s %.9g\n", step->step,
+    fprintf(stdout, "step %" PRIu64 " loss %.9g samples/s %.0f\n", step->step,
             step->loss, rps_report_samples_per_second(report));
     fflush(stdout);
 }
@@ -368,7 +368,7 @@ rps_report_done(struct rps_report *report, const struct rps_report_end *end,
         rps_text_add(&text, " final_loss %.9g", end->final_loss);
     }
     if (end->samples_per_second > 0.0) {
-        rps_text_add(&text, " samples/s %.9g", end->samples_per_second);
+        rps_text_add(&text, " samples/s %.0f", end->samples_per_second);
     }
     print_text(report, &text);
     if (report->json_fd >= 0) {

@@ -174,6 +174,7 @@ rps_run_open_client(struct rps_run *run)
     client.job_id = options->job_id;
     client.job_seed = options->job_seed;
     client.checkpoint_dir = rps_text_or_null(options->checkpoint_dir);
+    client.checkpoint_read_only = run->settings->task == RPS_TASK_INFER;
     client.connect_timeout_ms = (uint32_t)(options->connect_timeout * 1e3);
     client.report = rps_run_report_line;
     client.report_context = run;

@@ -361,7 +361,8 @@ one_step(struct loop *loop)
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "end of the step");
     }
-    loop->step = step;
+    /* leaving last, the chief learns the others' last step */
+    loop->step = decision.step > step ? decision.step : step;
     loop->left = (wishes & RPS_WISH_LEAVE) != 0;
     status = report_step(loop, loss, &decision);
     return status == RPS_OK ? obey(loop, &decision) : status;

@@ -49,10 +49,11 @@ enum rps_combine {
 
 typedef struct rps_client_options {
     uint32_t struct_bytes;
-    const rps_cluster *cluster;  /**< NULL: resolve from the environment */
-    const char *job_id;          /**< must equal the servers' */
-    uint64_t job_seed;           /**< must equal the servers' */
-    const char *checkpoint_dir;  /**< embedded mode only; NULL: none */
+    const rps_cluster *cluster; /**< NULL: resolve from the environment */
+    const char *job_id;         /**< must equal the servers' */
+    uint64_t job_seed;          /**< must equal the servers' */
+    const char *checkpoint_dir; /**< embedded mode only; NULL: none */
+    int checkpoint_read_only; /**< embedded: its folder need not be writable */
     uint32_t connect_timeout_ms; /**< whole wait for all PS; 300000 */
     /** Of blocking calls, but not of begin, join, step end and save, which
      * wait for others; 0 = no limit. */
