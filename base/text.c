@@ -33,7 +33,7 @@ text_grow(struct rps_text *text, size_t more)
     return true;
 }
 
-static void
+static void __attribute__((format(printf, 2, 0)))
 text_add_list(struct rps_text *text, const char *format, va_list args)
 {
     va_list again;

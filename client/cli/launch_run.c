@@ -27,7 +27,7 @@
 
 #define STOP_MS      10000u /* from TERM to KILL */
 #define ORPHAN_MS    15000u /* replicas, after a server died */
-#define SERVERS_MS   10000u /* servers, after the last replica */
+#define SERVERS_MS   3000u  /* servers, after the last replica */
 #define EVALUATOR_MS 60000u /* evaluator, after the last replica */
 #define SUSPECT_MS   300u   /* a replica failed: did a server die first? */
 #define OUTPUT_MS    1000u  /* pipes that a grandchild holds open */
