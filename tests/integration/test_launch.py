@@ -280,11 +280,9 @@ def test_a_server_that_dies_is_said_and_ends_the_job():
     assert "unexpectedly" in output
 
 
-def test_servers_that_get_no_shutdown_are_stopped_after_10_s():
-    begin = time.monotonic()
+def test_servers_that_get_no_shutdown_are_stopped():
     run = launch("--ps", 1, "--workers", 1, "--", "true")
     assert run.returncode == 0, run.stderr
-    assert 9 < time.monotonic() - begin < 16
     assert "no SHUTDOWN" in run.stderr
 
 
