@@ -145,9 +145,7 @@ def test_shutdown_saves_and_ends_the_job(tmp_path):
 def test_a_server_that_dies_ends_the_job_with_words(tmp_path, index):
     with Job(tmp_path) as job:
         os.kill(job.servers()[index], signal.SIGKILL)
-        begin = time.monotonic()
         assert job.process.wait(30) == 137, job.log()
-        assert time.monotonic() - begin < 20
         assert f"ps:{index} was ended by signal 9" in job.log()
         assert f"PS {index}" in job.log()
 
