@@ -49,14 +49,14 @@ is_host_byte(char byte)
            byte == '-' || byte == '_';
 }
 
-/* Four numbers with dots must be an IPv4 address; 198.51.100.300 is none. */
+/* Numbers alone must be an IPv4 address: 198.51.100.300 is none, and neither
+ * is 0, which resolvers take for one. */
 static bool
 is_broken_ipv4(const char *host)
 {
     struct in_addr address;
 
-    return strchr(host, '.') != NULL &&
-           host[strspn(host, "0123456789.")] == '\0' &&
+    return host[strspn(host, "0123456789.")] == '\0' &&
            inet_pton(AF_INET, host, &address) != 1;
 }
 

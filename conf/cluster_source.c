@@ -69,7 +69,8 @@ is_index_overflow(const char *text, size_t length)
     return value > 9.2e18 || value < -9.2e18;
 }
 
-/* Called for text that is JSON, so that brackets pair up. */
+/* Called for text that is JSON up to where its depth ends, so that brackets
+ * pair up. */
 static rps_status
 check_depth(const char *text, size_t length, rps_cluster_error *error)
 {
@@ -123,10 +124,15 @@ parse(const char *text, size_t length, json_t **root_out,
         return rps_cluster_refuse(error, "E_INDEX",
                 "task.index: must be a non-negative integer below 2^32");
     }
-    if (root == NULL) {
+    if (root == NULL && json_error_code(&at) != json_error_stack_overflow) {
         return refuse_json(text, length, &at, error);
     }
+    /* jansson's own limit is deeper than ours: it never comes to its words */
     status = check_depth(text, length, error);
+    if (root == NULL) {
+        return status != RPS_OK ? status
+                                : refuse_json(text, length, &at, error);
+    }
     if (status == RPS_OK && !json_is_object(root)) {
         status = rps_cluster_refuse(error, "E_SHAPE",
                 "top level must be an object%s",

@@ -115,6 +115,9 @@ static const struct refusal refusals[] = {
     {ONE("u@h:1"), "E_ADDR", "*"},
     {ONE("h\xc3\xb6:1"), "E_ADDR", "*"},
     {ONE("198.51.100.300:1"), "E_ADDR", "*"},
+    {ONE("1.2.3:5"), "E_ADDR", "*"},
+    {ONE("0:1"), "E_ADDR", "cluster.ps[0]: cannot read address \"0:1\"; *"},
+    {ONE("2130706433:1"), "E_ADDR", "*"},
     {"{\"cluster\":{\"ps\":[\"a:1\"],\"worker\":[\"b:1\",\"\"]}," PS_TASK, "E_ADDR_EMPTY", "cluster.worker[1]: *"},
     {"{\"cluster\":{\"ps\":[\"h1:2222\",\"H1.:2222\"]}," PS_TASK, "E_DUPADDR", "cluster: address h1:2222 is used by ps:0 and ps:1"},
     {"{\"cluster\":{\"master\":[\"h:1\"],\"worker\":{\"7\":\"h:1\"}}}", "E_DUPADDR", "cluster: address h:1 is used by chief:0 and worker:7"},
@@ -226,7 +229,7 @@ START_TEST(nesting_ends_at_64_levels)
         } else {
             ck_assert_str_eq(resolved.error.code, "E_JSON");
         }
-        if (i == 1) {
+        if (i >= 1) { /* 5000: beyond jansson's own limit, the same words */
             ck_assert_str_eq(resolved.error.message,
                     "TF_CONFIG: not valid JSON at line 1 column 69: nested "
                     "deeper than 64 levels");
