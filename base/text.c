@@ -133,7 +133,9 @@ rps_parse_double(const char *text, double *out)
     char *end = NULL;
     double value = 0;
 
-    if (text[0] == '\0' || isspace((unsigned char)text[0])) {
+    /* strtod would take hexadecimal floats, which nobody means here */
+    if (text[0] == '\0' || isspace((unsigned char)text[0]) ||
+            strpbrk(text, "xX") != NULL) {
         return false;
     }
     errno = 0;
@@ -239,15 +241,28 @@ edit_distance(const char *a, const char *b)
     return row[n];
 }
 
+/* A third of the longer word may differ, so that short or unrelated words
+ * are not taken for slips; one letter of a word of two may. */
+static size_t
+distance_max(size_t a, size_t b)
+{
+    const size_t third = (a > b ? a : b) / 3;
+
+    return third < 1 ? 1 : third > 3 ? 3 : third;
+}
+
 const char *
 rps_nearest_name(const char *word, const char *const *names, size_t count)
 {
+    const size_t length = strlen(word);
     const char *nearest = NULL;
-    size_t best = 4;
+    size_t best = SIZE_MAX;
 
     for (size_t i = 0; i < count; i++) {
         const size_t distance = edit_distance(word, names[i]);
-        if (distance < best && distance < strlen(names[i])) {
+        const size_t own = strlen(names[i]);
+        if (distance < best && distance < own &&
+                distance <= distance_max(length, own)) {
             best = distance;
             nearest = names[i];
         }

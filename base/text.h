@@ -25,7 +25,7 @@ void rps_text_finish(struct rps_text *text);
 /** Whole-string parsers: false on any other character or a range error. */
 bool rps_parse_u64(const char *text, uint64_t *out);
 bool rps_parse_i64(const char *text, int64_t *out);
-bool rps_parse_double(const char *text, double *out); /* finite only */
+bool rps_parse_double(const char *text, double *out); /* finite, decimal */
 bool rps_parse_hex64(const char *text, uint64_t *out);
 
 /** "64k", "256MiB", "1g": powers of 1024; false if not such a size. */
@@ -34,7 +34,8 @@ bool rps_parse_bytes(const char *text, uint64_t *out);
 /** "1.5 GiB", "312 B": for people. Returns `out`. */
 char *rps_format_bytes(uint64_t bytes, char out[32]);
 
-/** Edit distance, for "did you mean"; the nearest name within 3, or NULL. */
+/** For "did you mean": the nearest name within a third of the longer word's
+ * length (1 at least, 3 at most), or NULL. */
 const char *rps_nearest_name(
         const char *word, const char *const *names, size_t count);
 

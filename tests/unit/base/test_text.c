@@ -55,6 +55,8 @@ START_TEST(real_numbers_must_be_finite)
     ck_assert(!rps_parse_double("1e999", &value));
     ck_assert(!rps_parse_double("1x", &value));
     ck_assert(!rps_parse_double(" 1", &value));
+    ck_assert(!rps_parse_double("0x10", &value));
+    ck_assert(!rps_parse_double("-0X1p3", &value));
 }
 END_TEST
 
@@ -79,13 +81,31 @@ START_TEST(byte_sizes_take_binary_units_and_refuse_overflow)
 }
 END_TEST
 
-START_TEST(nearest_name_is_found_within_three_edits)
+START_TEST(nearest_name_is_found_within_a_third_of_the_word)
 {
     const char *const names[] = {"ps", "worker", "chief", "evaluator"};
 
     ck_assert_str_eq(rps_nearest_name("workers", names, 4), "worker");
     ck_assert_str_eq(rps_nearest_name("chef", names, 4), "chief");
+    ck_assert_str_eq(rps_nearest_name("p", names, 4), "ps");
+    ck_assert_str_eq(rps_nearest_name("evalator", names, 4), "evaluator");
+    ck_assert_str_eq(rps_nearest_name("evalutr0", names, 4), "evaluator");
+    ck_assert_ptr_null(rps_nearest_name("evlutr00", names, 4));
     ck_assert_ptr_null(rps_nearest_name("banana", names, 4));
+    ck_assert_ptr_null(rps_nearest_name("a", names, 4));
+    ck_assert_ptr_null(rps_nearest_name("", names, 4));
+}
+END_TEST
+
+START_TEST(short_or_unrelated_words_are_nobodys_slip)
+{
+    const char *const names[] = {"task", "loops", "bind", "job_id"};
+
+    ck_assert_ptr_null(rps_nearest_name("a", names, 4));
+    ck_assert_ptr_null(rps_nearest_name("bogus", names, 4));
+    ck_assert_str_eq(rps_nearest_name("tasks", names, 4), "task");
+    ck_assert_str_eq(rps_nearest_name("lops", names, 4), "loops");
+    ck_assert_str_eq(rps_nearest_name("jobid", names, 4), "job_id");
 }
 END_TEST
 
@@ -109,7 +129,8 @@ main(void)
     tcase_add_test(tc, whole_numbers_are_read_to_their_last_character);
     tcase_add_test(tc, real_numbers_must_be_finite);
     tcase_add_test(tc, byte_sizes_take_binary_units_and_refuse_overflow);
-    tcase_add_test(tc, nearest_name_is_found_within_three_edits);
+    tcase_add_test(tc, nearest_name_is_found_within_a_third_of_the_word);
+    tcase_add_test(tc, short_or_unrelated_words_are_nobodys_slip);
     tcase_add_test(tc, bytes_for_people_have_one_decimal);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
