@@ -40,12 +40,13 @@ struct rps_launch_stream {
 struct rps_launch_child {
     enum rps_role role;
     uint32_t index;
-    char label[32];   /* "worker:0" */
-    char *tf_config;  /* owned */
-    bool progress;    /* "\r" ends a line that the next one replaces */
-    pid_t pid;        /* also its process group; 0: not started */
-    uint64_t stop_ms; /* when we told it to stop; 0: not yet */
+    char label[32];  /* "worker:0" */
+    char *tf_config; /* owned */
+    bool progress;   /* "\r" ends a line that the next one replaces */
+    pid_t pid;       /* also its process group; 0: not started */
+    bool told;       /* to stop: how it ends is no failure */
     bool killed;
+    uint64_t kill_ms; /* when it is killed, once told */
     bool ended;
     int code;          /* once ended; of a signal's death 128 + n */
     int signal_number; /* that ended it; 0: none */
@@ -57,7 +58,8 @@ struct rps_launch_plan {
     uint32_t count;
     uint32_t ps_count;
     int label_width;
-    int *held; /* [held_count] sockets that keep the servers' ports */
+    uint64_t drain_ms; /* for the replicas, from TERM to KILL */
+    int *held;         /* [held_count] sockets that keep the servers' ports */
     uint32_t held_count;
     char **server;  /* argv of a ps, owned */
     char **command; /* argv of the others, borrowed */

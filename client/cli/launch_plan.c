@@ -241,6 +241,7 @@ rps_launch_plan_make(
     int code = RPS_TOOL_OK;
 
     plan->command = launch->command;
+    plan->drain_ms = (uint64_t)(launch->options->drain_timeout * 1000.0);
     plan->children = calloc(count, sizeof(*plan->children));
     if (ports == NULL || plan->children == NULL || recps == NULL ||
             !make_server_argv(plan)) {

@@ -6,7 +6,9 @@
  *   all replicas end well wait for the servers (SHUTDOWN came from the
  *                         chief) and the evaluator, then stop what is left
  *   a server fails        the replicas stop by themselves, for a while
- *   TERM or INT           pass it on, then stop everything
+ *   TERM or INT           pass it on to the replicas and the evaluator, so
+ *                         that the chief can save; then stop the servers
+ *   TERM or INT again     kill everything
  *
  * The exit code is that of the first failure.
  */
@@ -31,6 +33,8 @@
 #define EVALUATOR_MS 60000u /* evaluator, after the last replica */
 #define SUSPECT_MS   300u   /* a replica failed: did a server die first? */
 #define OUTPUT_MS    1000u  /* pipes that a grandchild holds open */
+#define SHUTDOWN_MS  500u   /* the same, once a signal came */
+#define REPEAT_MS    100u   /* timeout(1) sends each signal twice */
 
 struct watch {
     struct rps_launch_plan *plan;
@@ -38,6 +42,7 @@ struct watch {
     int signal_fd;
     int code;          /* of the first failure */
     int signal_number; /* that ended the launcher; 0: none */
+    uint64_t signalled_ms;
     bool stopping;
     bool servers_stopped; /* no SHUTDOWN came to them */
     uint64_t orphaned_ms; /* when a server died; 0: none did */
@@ -55,6 +60,12 @@ is_replica(const struct rps_launch_child *child)
     return child->role == RPS_ROLE_WORKER || child->role == RPS_ROLE_CHIEF;
 }
 
+static bool
+is_running(const struct rps_launch_child *child)
+{
+    return child->pid > 0 && !child->ended;
+}
+
 /* Children of a kind that have not ended. */
 static uint32_t
 running(const struct watch *watch, enum rps_role role, bool replicas)
@@ -64,7 +75,7 @@ running(const struct watch *watch, enum rps_role role, bool replicas)
     for (uint32_t i = 0; i < watch->plan->count; i++) {
         const struct rps_launch_child *child = &watch->plan->children[i];
 
-        count += child->pid > 0 && !child->ended &&
+        count += is_running(child) &&
                  (replicas ? is_replica(child) : child->role == role);
     }
     return count;
@@ -79,11 +90,22 @@ running_all(const struct watch *watch)
 }
 
 static void
-stop_child(struct rps_launch_child *child, int signal_number)
+stop_child(struct rps_launch_child *child, int signal_number, uint64_t wait_ms)
 {
-    if (child->pid > 0 && !child->ended && child->stop_ms == 0) {
-        child->stop_ms = rps_clock_ms();
+    if (is_running(child) && !child->told) {
+        child->told = true;
+        child->kill_ms = rps_clock_ms() + wait_ms;
         kill(-child->pid, signal_number);
+    }
+}
+
+static void
+kill_child(struct rps_launch_child *child)
+{
+    if (is_running(child) && !child->killed) {
+        child->told = true;
+        child->killed = true;
+        kill(-child->pid, SIGKILL);
     }
 }
 
@@ -92,21 +114,50 @@ stop_all(struct watch *watch, int signal_number)
 {
     watch->stopping = true;
     for (uint32_t i = 0; i < watch->plan->count; i++) {
-        stop_child(&watch->plan->children[i], signal_number);
+        stop_child(&watch->plan->children[i], signal_number, STOP_MS);
     }
 }
 
-/* Whoever was told to stop before `told_ms` and has not. */
 static void
-kill_late(struct watch *watch, uint64_t told_ms)
+stop_servers(struct watch *watch)
+{
+    watch->servers_stopped = true;
+    for (uint32_t i = 0; i < watch->plan->ps_count; i++) {
+        stop_child(&watch->plan->children[i], SIGTERM, STOP_MS);
+    }
+}
+
+/* All but the servers, which the chief needs to save. */
+static void
+stop_members(struct watch *watch, int signal_number)
+{
+    for (uint32_t i = watch->plan->ps_count; i < watch->plan->count; i++) {
+        stop_child(&watch->plan->children[i], signal_number,
+                watch->plan->drain_ms);
+    }
+}
+
+static void
+kill_all(struct watch *watch)
+{
+    watch->stopping = true;
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        kill_child(&watch->plan->children[i]);
+    }
+}
+
+/* Whoever was told to stop and had its time. */
+static void
+kill_late(struct watch *watch, uint64_t now)
 {
     for (uint32_t i = 0; i < watch->plan->count; i++) {
         struct rps_launch_child *child = &watch->plan->children[i];
 
-        if (child->stop_ms != 0 && child->stop_ms <= told_ms && !child->ended &&
-                !child->killed) {
-            child->killed = true;
-            kill(-child->pid, SIGKILL);
+        if (is_running(child) && child->told && !child->killed &&
+                now >= child->kill_ms) {
+            rps_launch_say(
+                    watch->plan, "%s did not stop; killing it", child->label);
+            kill_child(child);
         }
     }
 }
@@ -196,7 +247,7 @@ ended(struct watch *watch, struct rps_launch_child *child, int status)
     child->signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     child->code =
             WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (child->code != 0 && child->stop_ms == 0) {
+    if (child->code != 0 && !child->told) {
         failed(watch, child);
     }
 }
@@ -228,26 +279,39 @@ reap(struct watch *watch)
 }
 
 static void
+take_signal(struct watch *watch, int number)
+{
+    uint64_t now = rps_clock_ms();
+
+    if (watch->signal_number == number &&
+            now - watch->signalled_ms < REPEAT_MS) {
+        return;
+    }
+    if (watch->signal_number != 0) {
+        rps_launch_say(watch->plan, "%s again: killing all", strsignal(number));
+        kill_all(watch);
+        return;
+    }
+    watch->signal_number = number;
+    watch->signalled_ms = now;
+    watch->code = watch->code != 0 ? watch->code : 128 + number;
+    rps_launch_say(watch->plan,
+            "%s: the replicas have %.1f s to save and end; again: killing all",
+            strsignal(number), (double)watch->plan->drain_ms / 1000.0);
+    /* the terminal that hung up is ours, not theirs */
+    stop_members(watch, number == SIGHUP ? SIGTERM : number);
+}
+
+static void
 read_signals(struct watch *watch)
 {
     struct signalfd_siginfo info;
 
     while (read(watch->signal_fd, &info, sizeof(info)) ==
             (ssize_t)sizeof(info)) {
-        int number = (int)info.ssi_signo;
-
-        if (number == SIGCHLD) {
-            continue; /* reap() looks at all of them anyway */
-        }
-        if (watch->signal_number == 0) {
-            watch->signal_number = number;
-            watch->code = watch->code != 0 ? watch->code : 128 + number;
-            rps_launch_say(watch->plan, "%s: stopping all", strsignal(number));
-            stop_all(watch, number);
-        } else {
-            rps_launch_say(
-                    watch->plan, "%s again: killing all", strsignal(number));
-            kill_late(watch, rps_clock_ms());
+        /* reap() looks at all children anyway */
+        if (info.ssi_signo != SIGCHLD) {
+            take_signal(watch, (int)info.ssi_signo);
         }
     }
 }
@@ -263,6 +327,10 @@ check_end(struct watch *watch, uint64_t now)
 
     if (watch->orphaned_ms != 0) {
         stop_all(watch, SIGTERM);
+    } else if (watch->signal_number != 0) {
+        if (evaluators == 0 && waited >= SHUTDOWN_MS) {
+            stop_servers(watch); /* if the chief's SHUTDOWN has not */
+        }
     } else if (evaluators > 0 && waited >= EVALUATOR_MS) {
         rps_launch_say(watch->plan,
                 "the workers have ended; stopping the evaluator, which is "
@@ -272,10 +340,7 @@ check_end(struct watch *watch, uint64_t now)
         rps_launch_say(watch->plan,
                 "the workers have ended; stopping the servers, which got no "
                 "SHUTDOWN");
-        watch->servers_stopped = true;
-        for (uint32_t i = 0; i < watch->plan->ps_count; i++) {
-            stop_child(&watch->plan->children[i], SIGTERM);
-        }
+        stop_servers(watch);
     }
 }
 
@@ -292,9 +357,7 @@ check_clocks(struct watch *watch)
     if (running_all(watch) == 0 && watch->all_ended_ms == 0) {
         watch->all_ended_ms = now;
     }
-    if (now > STOP_MS) {
-        kill_late(watch, now - STOP_MS);
-    }
+    kill_late(watch, now);
     if (watch->stopping) {
         return;
     }

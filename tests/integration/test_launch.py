@@ -194,6 +194,13 @@ def test_a_command_that_is_not_there_is_127():
     assert "no-such-command-here" in run.stderr
 
 
+def test_a_command_that_cannot_be_executed_is_126(tmp_path):
+    (tmp_path / "data").write_text("no program")
+    run = launch("--ps", 0, "--workers", 1, "--", tmp_path / "data")
+    assert run.returncode == 126
+    assert "Permission denied" in run.stderr
+
+
 def test_a_failed_evaluator_stops_nobody(member, tmp_path):
     command = ('case $TF_CONFIG in *evaluator\\",\\"index*) exit 5;; esac; exec '
                + " ".join(member))
@@ -222,33 +229,92 @@ def test_a_signal_is_passed_on_and_everything_stops(number, code):
     assert processes_with(mark) == []
 
 
-def test_a_member_that_ignores_term_is_killed_after_10_s():
-    process = start("--ps", 0, "--workers", 1, "--", sys.executable, "-c",
-                    "import signal, time\n"
-                    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-                    "print('ready', flush=True)\ntime.sleep(100)")
+def read_until(process, word, count=1):
+    seen = ""
     for line in process.stdout:
-        if "ready" in line:
-            break
-    process.terminate()
-    process.communicate(timeout=30)
-    assert process.returncode == 143
+        seen += line
+        if seen.count(word) >= count:
+            return seen
+    raise AssertionError(f"no {word!r} in:\n{seen}")
 
 
-def test_children_die_with_a_killed_launcher():
-    mark = f"recps-launch-orphan-{os.getpid()}"
-    process = start("--ps", 1, "--workers", 1, "--job-id", mark, "--", "sleep",
-                    "100")
-    for line in process.stdout:
-        if "listening" in line:
-            break
-    assert processes_with(mark)
-    process.kill()
-    process.wait()
-    end = time.monotonic() + 10
+def assert_gone(mark, seconds=10):
+    end = time.monotonic() + seconds
     while processes_with(mark) and time.monotonic() < end:
         time.sleep(0.05)
     assert processes_with(mark) == []
+
+
+@pytest.mark.skipif(not programs.RECPS_TRAIN.is_file(),
+                    reason=f"{programs.RECPS_TRAIN} is not built")
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143),
+                                          (signal.SIGINT, 130)])
+@pytest.mark.parametrize("chief", [[], ["--chief"]])
+def test_a_signal_lets_the_chief_save(tmp_path, number, code, chief):
+    folder = tmp_path / "ckpt"
+    process = start("--ps", 2, "--workers", 2, *chief,
+                    "--checkpoint-dir", folder, "--", "recps-train", "--data",
+                    "synthetic:rows=20000,keys=200", "--epochs", 100000,
+                    "--log-every", 5)
+    output = read_until(process, "| step ", 2)
+    assert len(processes_with(str(folder))) >= 5
+    process.send_signal(number)
+    output += process.communicate(timeout=60)[0]
+    assert process.returncode == code, output
+    assert "killing" not in output.split("killing all", 1)[1]
+    assert output.count("exit code 0") == 2, output  # SHUTDOWN, not TERM
+    verified = subprocess.run(
+        [str(programs.RECPS), "verify", "--json", str(folder)],
+        env=programs.environment(), capture_output=True, text=True, check=True)
+    assert json.loads(verified.stdout)["step"] > 0
+    assert processes_with(str(folder)) == []
+
+
+STUBBORN = ("import signal, time\n"
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+            "print('ready', flush=True)\ntime.sleep(100)")
+
+
+def test_members_that_ignore_term_are_killed_after_the_drain_timeout():
+    mark = f"recps-drain-{os.getpid()}"
+    process = start("--ps", 1, "--workers", 2, "--job-id", mark,
+                    "--drain-timeout", 1, "--", sys.executable, "-c", STUBBORN)
+    output = read_until(process, "ready", 2)
+    process.terminate()
+    output += process.communicate(timeout=30)[0]
+    assert process.returncode == 143, output
+    assert "worker:0 did not stop" in output
+    # only then the server was told
+    assert output.index("did not stop") < output.index("SIGTERM")
+    assert "exit code 143" in output
+    assert processes_with(mark) == []
+
+
+def test_a_second_term_kills_everything():
+    mark = f"recps-twice-{os.getpid()}"
+    process = start("--ps", 2, "--workers", 2, "--job-id", mark, "--",
+                    sys.executable, "-c", STUBBORN)
+    read_until(process, "ready", 2)
+    process.terminate()
+    read_until(process, "the replicas have 25.0 s")
+    time.sleep(0.3)  # a repetition at once is the same signal
+    assert process.poll() is None and len(processes_with(mark)) >= 5
+    process.terminate()
+    output = process.communicate(timeout=10)[0]
+    assert process.returncode == 143, output
+    assert "again: killing all" in output
+    assert processes_with(mark) == []
+
+
+def test_a_launcher_killed_with_9_leaves_nothing():
+    mark = f"recps-launch-orphan-{os.getpid()}"
+    process = start("--ps", 2, "--workers", 2, "--job-id", mark, "--",
+                    sys.executable, "-c", STUBBORN)
+    read_until(process, "ready", 2)
+    assert len(processes_with(mark)) >= 5
+    process.kill()
+    process.wait()
+    assert_gone(mark)
 
 
 def test_a_server_that_dies_is_said_and_ends_the_job():
