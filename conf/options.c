@@ -13,6 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Programs that are no member of the job. */
+#define TOOLS (RPS_SCOPE_TOOL | RPS_SCOPE_LAUNCH | RPS_SCOPE_BENCH)
+
 bool
 rps_option_given(const struct rps_options *options, const char *name)
 {
@@ -194,7 +197,7 @@ least_level(const struct rps_options *options)
 static void
 log_notes(const struct rps_options *options, uint32_t scope)
 {
-    const bool tool = (scope & (RPS_SCOPE_TOOL | RPS_SCOPE_BENCH)) != 0;
+    const bool tool = (scope & TOOLS) != 0;
     enum rps_log_level least = least_level(options);
     const char *note = options->cluster.notes;
 
@@ -232,7 +235,7 @@ rps_options_read(struct rps_options *options, uint32_t scope,
     int code = RPS_EXIT_GO_ON;
 
     rps_cluster_options_init(&cluster);
-    cluster.task_optional = (scope & (RPS_SCOPE_TOOL | RPS_SCOPE_BENCH)) != 0;
+    cluster.task_optional = (scope & TOOLS) != 0;
     if (!rps_options_default(options)) {
         (void)fprintf(stderr, "%s: out of memory\n", program);
         return RPS_EXIT_MEMORY;

@@ -17,11 +17,13 @@
 #include <stdint.h>
 
 /** Which program takes an option (bits). */
-#define RPS_SCOPE_SERVER 1u /* recpsd */
-#define RPS_SCOPE_TRAIN  2u /* recps-train */
-#define RPS_SCOPE_TOOL   4u /* recps */
-#define RPS_SCOPE_BENCH  8u /* recps-bench */
-#define RPS_SCOPE_JOB    (RPS_SCOPE_SERVER | RPS_SCOPE_TRAIN | RPS_SCOPE_TOOL)
+#define RPS_SCOPE_SERVER 1u  /* recpsd */
+#define RPS_SCOPE_TRAIN  2u  /* recps-train */
+#define RPS_SCOPE_TOOL   4u  /* recps */
+#define RPS_SCOPE_BENCH  8u  /* recps-bench */
+#define RPS_SCOPE_LAUNCH 16u /* recps launch, which makes the cluster */
+#define RPS_SCOPE_JOB \
+    (RPS_SCOPE_SERVER | RPS_SCOPE_TRAIN | RPS_SCOPE_TOOL | RPS_SCOPE_LAUNCH)
 
 /*
  * Types: STRING char *, U64 uint64_t, F64 double, BOOL bool, BYTES uint64_t
@@ -43,10 +45,10 @@
   X(RPS_SCOPE_JOB | RPS_SCOPE_BENCH, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
   X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \
   X(RPS_SCOPE_SERVER, port_file, STRING, "", "", "", "write the port that was bound to this file (port 0)") \
-  X(RPS_SCOPE_SERVER, auth, CHOICE, "", "", "|none", "none: serve any peer also on a non-loopback address") \
-  X(RPS_SCOPE_SERVER, loops, U64, "0", "threads", "0..64", "event loops; 0: one a core, at most 8") \
-  X(RPS_SCOPE_SERVER, connections_max, U64, "4096", "connections", "1..1000000", "connections served at once") \
-  X(RPS_SCOPE_SERVER, drain_timeout, SECONDS, "25", "s", "0..86400", "longest time from SIGTERM to exit") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, auth, CHOICE, "", "", "|none", "none: serve any peer also on a non-loopback address") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, loops, U64, "0", "threads", "0..64", "event loops; 0: one a core, at most 8") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, connections_max, U64, "4096", "connections", "1..1000000", "connections served at once") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_timeout, SECONDS, "25", "s", "0..86400", "longest time from SIGTERM to exit") \
   X(RPS_SCOPE_TRAIN, model, CHOICE, "dlrm", "", "dlrm|little_demo", "what to train") \
   X(RPS_SCOPE_TRAIN, data, STRING, "", "", "", "criteo:PATH, ml-100k:DIR, libfm:PATH, feasign:PATH or synthetic:k=v,...") \
   X(RPS_SCOPE_TRAIN, eval_data, STRING, "", "", "", "data of the evaluation, as --data") \

@@ -109,7 +109,7 @@ rps_options_help(
         (void)fprintf(
                 out, "%s%s\n", usage, usage[length - 1] == '\n' ? "" : "\n");
     }
-    (void)fprintf(out, "Cluster:\n");
+    (void)fprintf(out, scope == RPS_SCOPE_LAUNCH ? "Flags:\n" : "Cluster:\n");
     for (size_t i = 0; i < rps_flag_count; i++) {
         if ((rps_flag_table[i].scope & scope) != 0) {
             print_flag(out, &rps_flag_table[i]);
@@ -122,6 +122,9 @@ rps_options_help(
         }
     }
     (void)fprintf(out,
-            "\nA flag wins over its variable, that over the \"recps\" object "
-            "of TF_CONFIG.\nEverything: docs/OPTIONS.md, docs/TF_CONFIG.md\n");
+            "\nA flag wins over its variable%s.\nEverything: docs/OPTIONS.md, "
+            "docs/TF_CONFIG.md\n",
+            scope == RPS_SCOPE_LAUNCH
+                    ? ""
+                    : ", that over the \"recps\" object of TF_CONFIG");
 }

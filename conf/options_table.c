@@ -17,19 +17,20 @@ const struct rps_option_def rps_option_table[] = {RPS_OPTIONS(RPS_OPTION_ROW)};
 const size_t rps_option_count =
         sizeof(rps_option_table) / sizeof(rps_option_table[0]);
 
-#define ALL (RPS_SCOPE_JOB | RPS_SCOPE_BENCH)
+#define ALL     (RPS_SCOPE_JOB | RPS_SCOPE_BENCH)
+#define CLUSTER (ALL & ~RPS_SCOPE_LAUNCH) /* who takes one, makes none */
 /* clang-format off */
 const struct rps_flag_def rps_flag_table[] = {
-    {ALL, "tf_config", "JSON|@FILE", "the cluster, instead of TF_CONFIG_FILE and TF_CONFIG"},
-    {ALL, "ps_hosts", "HOST:PORT,...", "parameter servers; a host flag replaces the whole cluster of TF_CONFIG"},
-    {ALL, "worker_hosts", "HOST:PORT,...", "workers"},
-    {ALL, "chief_hosts", "HOST:PORT", "the chief; without one worker 0 is the chief"},
-    {ALL, "evaluator_hosts", "HOST:PORT", "the evaluator"},
-    {ALL, "job_name", "ROLE", "role of this process, instead of task.type"},
-    {ALL, "task_index", "N|auto", "its index, instead of task.index; auto: the number at the end of the host name, else JOB_COMPLETION_INDEX, VC_TASK_INDEX, VK_TASK_INDEX or SLURM_PROCID"},
-    {ALL, "num_ps", "N", "parameter servers of the job, where TF_CONFIG does not list all"},
-    {ALL, "num_workers", "N", "workers of the job, where TF_CONFIG does not list all"},
-    {ALL, "allow_unknown_roles", "", "ignore roles of the cluster that recps does not know"},
+    {CLUSTER, "tf_config", "JSON|@FILE", "the cluster, instead of TF_CONFIG_FILE and TF_CONFIG"},
+    {CLUSTER, "ps_hosts", "HOST:PORT,...", "parameter servers; a host flag replaces the whole cluster of TF_CONFIG"},
+    {CLUSTER, "worker_hosts", "HOST:PORT,...", "workers"},
+    {CLUSTER, "chief_hosts", "HOST:PORT", "the chief; without one worker 0 is the chief"},
+    {CLUSTER, "evaluator_hosts", "HOST:PORT", "the evaluator"},
+    {CLUSTER, "job_name", "ROLE", "role of this process, instead of task.type"},
+    {CLUSTER, "task_index", "N|auto", "its index, instead of task.index; auto: the number at the end of the host name, else JOB_COMPLETION_INDEX, VC_TASK_INDEX, VK_TASK_INDEX or SLURM_PROCID"},
+    {CLUSTER, "num_ps", "N", "parameter servers of the job, where TF_CONFIG does not list all"},
+    {CLUSTER, "num_workers", "N", "workers of the job, where TF_CONFIG does not list all"},
+    {CLUSTER, "allow_unknown_roles", "", "ignore roles of the cluster that recps does not know"},
     {RPS_SCOPE_SERVER, "check_config", "", "print how TF_CONFIG is understood; exit 0, or 78 if it is refused"},
     {RPS_SCOPE_SERVER | RPS_SCOPE_TOOL | RPS_SCOPE_BENCH, "json", "", "answer in JSON"},
     {ALL, "help", "", "print this text"},
@@ -41,7 +42,7 @@ const size_t rps_flag_count =
 
 const struct rps_program rps_program_table[] = {{RPS_SCOPE_SERVER, "recpsd"},
         {RPS_SCOPE_TRAIN, "recps-train"}, {RPS_SCOPE_TOOL, "recps"},
-        {RPS_SCOPE_BENCH, "recps-bench"}};
+        {RPS_SCOPE_LAUNCH, "recps launch"}, {RPS_SCOPE_BENCH, "recps-bench"}};
 const size_t rps_program_count =
         sizeof(rps_program_table) / sizeof(rps_program_table[0]);
 

@@ -84,13 +84,6 @@ whole_number(uint64_t value)
 #define VALUE_SECONDS(value)  json_real(value)
 #define VALUE_BOOL(value)     json_boolean(value)
 
-/* Where each server listens is ours to say. */
-static bool
-is_own_business(const char *name)
-{
-    return strcmp(name, "bind") == 0 || strcmp(name, "port_file") == 0;
-}
-
 /* A child reads its variables before its "recps" object: what the launcher
  * has settled must not be settled again. */
 static void
@@ -111,14 +104,14 @@ recps_object(const struct rps_options *options)
 {
     json_t *object = json_object();
 
-#define PUT(scope, name, type, value, unit, allowed, text)                 \
-    if (((scope) & (RPS_SCOPE_TOOL | RPS_SCOPE_SERVER)) != 0 &&            \
-            rps_option_given(options, #name) && !is_own_business(#name)) { \
-        json_object_set_new(object, #name, VALUE_##type(options->name));   \
-        forget_variable(#name);                                            \
+#define PUT(scope, name, type, value, unit, allowed, text)                     \
+    if (((scope)&RPS_SCOPE_LAUNCH) != 0 && rps_option_given(options, #name)) { \
+        json_object_set_new(object, #name, VALUE_##type(options->name));       \
+        forget_variable(#name);                                                \
     }
     RPS_OPTIONS(PUT)
 #undef PUT
+    /* where each server listens is ours to say */
     forget_variable("bind");
     forget_variable("port_file");
     return object;

@@ -399,9 +399,27 @@ def test_without_a_terminal_nobody_is_asked_for_progress():
     (["--ps", "0", "--workers", "2", "--", "true"], "--ps 0"),
     (["--evaluator", "--", "true"], "--checkpoint-dir"),
     (["--no-such", "--", "true"], "no-such"),
+    *[([flag, "1", "--", "true"], f"unknown option {flag}; it is an option of")
+      for flag in ("--tf-config", "--ps-hosts", "--worker-hosts",
+                   "--chief-hosts", "--evaluator-hosts", "--job-name",
+                   "--task-index", "--num-ps", "--num-workers", "--bind",
+                   "--port-file", "--batch-size")],
+    *[([flag, "--", "true"], f"unknown option {flag}; it is an option of")
+      for flag in ("--allow-unknown-roles", "--check-config", "--json")],
     (["true"], "true"),
 ])
 def test_bad_usage_is_64_and_said(arguments, words):
     run = launch(*arguments)
     assert run.returncode == 64, run.stderr
     assert words in run.stderr
+
+
+def test_help_lists_what_launch_takes_and_nothing_else():
+    run = launch("--help")
+    assert run.returncode == 0
+    flags = set(re.findall(r"^  (--[a-z-]+)", run.stdout, re.M))
+    assert flags == {
+        "--ps", "--workers", "--chief", "--evaluator", "--help", "--version",
+        "--checkpoint-dir", "--job-id", "--job-seed", "--connect-timeout",
+        "--step-timeout", "--step-bytes-max", "--log-level", "--log-format",
+        "--auth", "--loops", "--connections-max", "--drain-timeout"}
