@@ -9,6 +9,7 @@
 #include "conf/options_reader.h"
 
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,22 @@ rps_option_given(const struct rps_options *options, const char *name)
 
     return def != NULL && options->origins != NULL &&
            options->origins[def - rps_option_table] != RPS_ORIGIN_DEFAULT;
+}
+
+int
+rps_reader_refuse(
+        const struct rps_reader *reader, int code, const char *format, ...)
+{
+    char words[RPS_ERROR_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(words, sizeof(words), format, arguments);
+    va_end(arguments);
+    (void)fprintf(stderr, "%s: %s\n", reader->program, words);
+    free(reader->options->refusal);
+    reader->options->refusal = strdup(words);
+    return code;
 }
 
 /* Variables of the build, of its tests and of `recps launch`. */
@@ -91,9 +108,8 @@ read_variables(const struct rps_reader *reader)
             continue;
         }
         if (!rps_option_set(reader->options, def, value, RPS_ORIGIN_ENV, why)) {
-            (void)fprintf(stderr, "%s: variable %s: %s\n", reader->program,
-                    variable, why);
-            return RPS_EXIT_USAGE;
+            return rps_reader_refuse(
+                    reader, RPS_EXIT_USAGE, "variable %s: %s", variable, why);
         }
     }
     return RPS_EXIT_GO_ON;
@@ -166,10 +182,10 @@ resolve(const struct rps_reader *reader)
         return RPS_EXIT_GO_ON;
     }
     if (error.message == NULL) {
-        (void)fprintf(stderr, "%s: out of memory\n", reader->program);
-        return RPS_EXIT_MEMORY;
+        return rps_reader_refuse(reader, RPS_EXIT_MEMORY, "out of memory");
     }
     (void)fprintf(stderr, "%s\n", error.message);
+    options->refusal = strdup(error.message);
     if (options->check_config && options->json) {
         rps_check_config_refused(&error);
     }
@@ -237,8 +253,7 @@ rps_options_read(struct rps_options *options, uint32_t scope,
     rps_cluster_options_init(&cluster);
     cluster.task_optional = (scope & TOOLS) != 0;
     if (!rps_options_default(options)) {
-        (void)fprintf(stderr, "%s: out of memory\n", program);
-        return RPS_EXIT_MEMORY;
+        return rps_reader_refuse(&reader, RPS_EXIT_MEMORY, "out of memory");
     }
     code = rps_flags_read(&reader);
     if (code == RPS_EXIT_GO_ON) {

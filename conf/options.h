@@ -105,6 +105,7 @@ struct rps_options {
     bool json;         /* --json */
     int argc;          /* what is left: subcommands, operands after "--" */
     char **argv;
+    char *refusal; /* what was printed where reading failed, or NULL */
     void *owned;
 };
 

@@ -24,17 +24,19 @@ refuse_flag(
                                                    : 0;
     const char *meant = rps_option_meant(name, reader->scope, true);
 
-    (void)fprintf(stderr, "%s: unknown option %s", reader->program,
-            rps_printable(&quoted, written));
     if (scope != 0) {
-        (void)fprintf(stderr, "; it is an option of %s",
-                rps_scope_str(scope, programs));
-    } else if (meant != NULL) {
-        (void)fprintf(
-                stderr, "; did you mean --%s?", rps_option_flag(meant, flag));
+        return rps_reader_refuse(reader, RPS_EXIT_USAGE,
+                "unknown option %s; it is an option of %s (%s --help lists "
+                "all)",
+                rps_printable(&quoted, written), rps_scope_str(scope, programs),
+                reader->program);
     }
-    (void)fprintf(stderr, " (%s --help lists all)\n", reader->program);
-    return RPS_EXIT_USAGE;
+    return rps_reader_refuse(reader, RPS_EXIT_USAGE,
+            "unknown option %s%s%s%s (%s --help lists all)",
+            rps_printable(&quoted, written),
+            meant != NULL ? "; did you mean --" : "",
+            meant != NULL ? rps_option_flag(meant, flag) : "",
+            meant != NULL ? "?" : "", reader->program);
 }
 
 static int
@@ -42,9 +44,8 @@ refuse_value(const struct rps_reader *reader, const char *name, const char *why)
 {
     char flag[RPS_OPTION_NAME_MAX];
 
-    (void)fprintf(stderr, "%s: --%s: %s\n", reader->program,
+    return rps_reader_refuse(reader, RPS_EXIT_USAGE, "--%s: %s",
             rps_option_flag(name, flag), why);
-    return RPS_EXIT_USAGE;
 }
 
 /* "--batch-size=7" -> "batch_size" and "7" (NULL without '='). */
@@ -244,10 +245,9 @@ rps_flags_read(struct rps_reader *reader)
             if (reader->stop_at_operand) {
                 break;
             }
-            (void)fprintf(stderr,
-                    "%s: unexpected argument %s; options begin with --\n",
-                    reader->program, rps_quote(&quoted, written));
-            return RPS_EXIT_USAGE;
+            return rps_reader_refuse(reader, RPS_EXIT_USAGE,
+                    "unexpected argument %s; options begin with --",
+                    rps_quote(&quoted, written));
         }
         code = read_flag(reader, written);
         if (code != RPS_EXIT_GO_ON) {

@@ -24,6 +24,10 @@ struct rps_reader {
     int at; /* of the argument in hand */
 };
 
+/** "PROGRAM: words" on stderr, kept in options->refusal; returns `code`. */
+int rps_reader_refuse(const struct rps_reader *reader, int code,
+        const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /** Read argv; RPS_EXIT_GO_ON, or the exit code of what was printed. */
 int rps_flags_read(struct rps_reader *reader);
 

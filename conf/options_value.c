@@ -339,6 +339,7 @@ rps_options_finish(struct rps_options *options)
             free(*field);
         }
     }
+    free(options->refusal);
     free(options->owned);
     rps_cluster_finish(&options->cluster);
     memset(options, 0, sizeof(*options));

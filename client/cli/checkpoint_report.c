@@ -108,14 +108,14 @@ rps_checkpoint_report_run(const char *tool, const char *path, bool json)
         fputs("\r\033[K", stderr);
     }
     if (status != RPS_OK) {
-        code = rps_tool_fail(rps_tool_exit_of(status), tool, "%s", error.text);
+        code = rps_tool_fail_status(tool, status, "%s", error.text);
     } else if (json) {
         code = rps_tool_print_json(to_json(&report));
     } else if (!print_text(&report)) {
         code = RPS_TOOL_FAILED;
     }
     if (status == RPS_OK && code == RPS_TOOL_OK && !all_match(&report)) {
-        code = rps_tool_fail(RPS_TOOL_CORRUPT, tool,
+        code = rps_tool_fail_status(tool, RPS_E_CORRUPT,
                 "%s: the content is not what the manifest says", path);
     }
     rps_checkpoint_report_finish(&report);

@@ -21,7 +21,9 @@ static const char usage[] =
         "  --evaluator   an evaluator, waited for 60 s at most at the end\n"
         "\n"
         "Options of the job and of recpsd go to every process through the\n"
-        "\"recps\" object of its TF_CONFIG.\n";
+        "\"recps\" object of its TF_CONFIG. TERM or INT lets the chief save "
+        "and\n"
+        "end the job; a second one kills everything.\n";
 
 enum {
     FLAG_PS,

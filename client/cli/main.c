@@ -34,7 +34,7 @@ print_help(FILE *stream)
     fprintf(stream, "\n`recps COMMAND --help` lists a command's options.\n");
 }
 
-static int
+static void
 unknown(const char *word)
 {
     const char *names[TOOL_COUNT];
@@ -45,12 +45,11 @@ unknown(const char *word)
     }
     near = rps_nearest_name(word, names, TOOL_COUNT);
     if (near != NULL) {
-        fprintf(stderr, "recps: no command \"%s\"; did you mean \"%s\"?\n",
-                word, near);
+        rps_tool_fail(
+                0, "", "no command \"%s\"; did you mean \"%s\"?", word, near);
     } else {
-        fprintf(stderr, "recps: no command \"%s\" (see recps --help)\n", word);
+        rps_tool_fail(0, "", "no command \"%s\" (see recps --help)", word);
     }
-    return RPS_TOOL_USAGE;
 }
 
 /* Where the subcommand stands; 0: there is none. */
@@ -68,28 +67,45 @@ find_command(int argc, char **argv)
     return 0;
 }
 
+/* Asked before the options are read: they may be what is wrong. */
+static bool
+wants_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--json") == 0 ||
+                strcmp(argv[i], "--json=true") == 0 ||
+                strcmp(argv[i], "--json=1") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int
 run_tool(const struct rps_tool *tool, int argc, char **argv)
 {
     char program[32];
     struct rps_options options;
     struct rps_tool_call call = {.options = &options, .flags = tool->flags};
-    int code;
+    const bool json = wants_json(argc, argv);
+    int code = RPS_TOOL_USAGE;
 
     memset(&options, 0, sizeof(options));
-    if (!rps_args_sort(tool, &argc, argv, &call)) {
-        return RPS_TOOL_USAGE;
-    }
+    snprintf(program, sizeof(program), "recps %s", tool->name);
     if (tool->makes_cluster) {
         unsetenv("TF_CONFIG");
         unsetenv("TF_CONFIG_FILE");
     }
-    snprintf(program, sizeof(program), "recps %s", tool->name);
-    code = rps_options_read(
-            &options, tool->scope, program, tool->usage, true, argc, argv);
+    if (rps_args_sort(tool, &argc, argv, &call)) {
+        code = rps_options_read(
+                &options, tool->scope, program, tool->usage, true, argc, argv);
+    }
     if (code < 0) {
         rps_log_init(RPS_LOG_WARN, RPS_LOG_TEXT);
         code = tool->run(&call);
+    }
+    if (json && code != RPS_TOOL_OK) {
+        rps_tool_print_failure(code, options.refusal);
     }
     rps_options_finish(&options);
     return code;
@@ -121,5 +137,9 @@ main(int argc, char **argv)
             return run_tool(tools[i], argc - 1, argv);
         }
     }
-    return unknown(argv[at]);
+    unknown(argv[at]);
+    if (wants_json(argc, argv)) {
+        rps_tool_print_failure(RPS_TOOL_USAGE, NULL);
+    }
+    return RPS_TOOL_USAGE;
 }

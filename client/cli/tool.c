@@ -5,22 +5,76 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A person waits: much shorter than a job's patience with its servers. */
 #define CONNECT_MS_DEFAULT 5000u
 #define REQUEST_MS         60000u
+
+/* For --json: the cause is said first. */
+static char first_words[RPS_ERROR_BYTES];
+static rps_status first_status;
+static bool answered; /* stdout has its object */
+
+static void __attribute__((format(printf, 3, 0)))
+say(const char *tool, rps_status status, const char *format, va_list arguments)
+{
+    char words[RPS_ERROR_BYTES];
+
+    vsnprintf(words, sizeof(words), format, arguments);
+    fprintf(stderr, "recps%s%s: %s\n", tool[0] != '\0' ? " " : "", tool, words);
+    if (first_words[0] == '\0') {
+        memcpy(first_words, words, sizeof(words));
+        first_status = status;
+    }
+}
 
 int
 rps_tool_fail(int code, const char *tool, const char *format, ...)
 {
     va_list arguments;
 
-    fprintf(stderr, "recps %s: ", tool);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    say(tool, RPS_OK, format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
     return code;
+}
+
+int
+rps_tool_fail_status(
+        const char *tool, rps_status status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    say(tool, status, format, arguments);
+    va_end(arguments);
+    return rps_tool_exit_of(status);
+}
+
+void
+rps_tool_print_failure(int code, const char *words)
+{
+    json_t *object;
+
+    if (answered) {
+        return;
+    }
+    if (first_words[0] != '\0') {
+        words = first_words;
+    }
+    /* a file's name need not be UTF-8, JSON must */
+    object = json_pack("{s:i}", "exit", code);
+    if (json_object_set_new(object, "error",
+                json_string(words != NULL ? words : "failed")) != 0) {
+        json_object_set_new(object, "error",
+                json_string("the words are on stderr: they are not UTF-8"));
+    }
+    if (first_status != RPS_OK) {
+        json_object_set_new(
+                object, "status", json_string(rps_status_str(first_status)));
+    }
+    rps_tool_print_json(object);
 }
 
 int
@@ -44,7 +98,7 @@ rps_tool_client_failed(rps_client *client, const char *tool, rps_status status)
 {
     const char *words = rps_client_error(client);
 
-    return rps_tool_fail(rps_tool_exit_of(status), tool, "%s (%s)",
+    return rps_tool_fail_status(tool, status, "%s (%s)",
             words[0] != '\0' ? words : "failed", rps_status_str(status));
 }
 
@@ -119,9 +173,12 @@ rps_tool_stat_all(rps_client *client, const char *tool, uint32_t ps_count,
 int
 rps_tool_print_json(json_t *value)
 {
-    int rc = value == NULL
-                     ? -1
-                     : json_dumpf(value, stdout, JSON_COMPACT | JSON_SORT_KEYS);
+    int rc = 0;
+
+    answered = true;
+    rc = value == NULL
+                 ? -1
+                 : json_dumpf(value, stdout, JSON_COMPACT | JSON_SORT_KEYS);
 
     json_decref(value);
     if (rc != 0 || putchar('\n') == EOF || fflush(stdout) != 0) {

@@ -68,6 +68,16 @@ extern const struct rps_tool rps_tool_shutdown;
 int rps_tool_fail(int code, const char *tool, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
+/** The same with the status's own exit code and name. */
+int rps_tool_fail_status(const char *tool, rps_status status,
+        const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/**
+ * --json: an object on stdout that says the failure, unless an answer was
+ * printed: the first words of rps_tool_fail or, where it had none, `words`.
+ */
+void rps_tool_print_failure(int code, const char *words);
+
 /** The exit code that says this status. */
 int rps_tool_exit_of(rps_status status);
 

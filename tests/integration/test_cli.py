@@ -18,7 +18,7 @@ def recps(*arguments, env=None, timeout=60):
     return subprocess.run([str(programs.RECPS), *map(str, arguments)],
                           env=programs.environment(**(env or {})),
                           capture_output=True, text=True, timeout=timeout,
-                          check=False)
+                          errors="replace", check=False)
 
 
 def free_ports(count):
@@ -262,6 +262,41 @@ def test_bad_usage_is_64_and_said(arguments, words):
     run = recps(*arguments)
     assert run.returncode == 64, run.stderr
     assert words in run.stderr
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+    (["tables"], 64, "--ps-hosts"),
+    (["tables", "extra"], 64, "extra"),
+    (["tables", "--no-such-flag"], 64, "no-such-flag"),
+    (["tables", "--connect-timeout", "x"], 64, "--connect-timeout"),
+    (["tabels"], 64, "tables"),
+    (["launch", "--", "true"], 64, "unknown option --json"),
+    (["shutdown", "--now=yes"], 64, "--now"),
+    (["stats", "--tf-config", "{"], 78, "not valid JSON"),
+    (["verify", "/nothing/here"], None, "/nothing/here"),
+    (["verify", "/nothing/\udcff"], None, "UTF-8"),
+])
+def test_a_failure_is_json_too(arguments, code, words):
+    run = recps(arguments[0], "--json", *arguments[1:])
+    answer = json.loads(run.stdout)
+    assert words in answer["error"] and run.returncode != 0
+    assert answer["exit"] == run.returncode
+    assert code is None or run.returncode == code
+    assert ("status" in answer) == (code is None)
+    assert run.stderr
+
+
+def test_the_json_of_a_failure_has_the_status(cluster):
+    port = free_ports(1)[0]
+    run = recps("ping", "--ps-hosts", f"127.0.0.1:{port}", "--json",
+                "--connect-timeout", "1")
+    answer = json.loads(run.stdout)
+    assert (answer["status"], answer["exit"]) == ("RPS_E_UNREACHABLE", 69)
+    assert f"127.0.0.1:{port}" in answer["error"]
+    run = recps("save", "--json", "--ps-hosts", cluster.hosts)
+    answer = json.loads(run.stdout)
+    assert run.returncode == answer["exit"] == 70
+    assert "chief" in answer["error"] and answer["status"].startswith("RPS_E_")
 
 
 def test_an_unreachable_server_is_69_and_named():
