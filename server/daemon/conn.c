@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/daemon/conn.h"
 
-#include "base/log.h"
 #include "server/daemon/conn_impl.h"
+#include "server/daemon/peer_log.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ void
 rps_conn_lose(struct rps_conn *conn, const char *event, const char *why)
 {
     if (!conn->dead) {
-        rps_log(RPS_LOG_WARN, event, "%s: %s; connection closed", conn->peer,
-                why);
+        rps_peer_log(RPS_LOG_WARN, event, "%s: %s; connection closed",
+                conn->peer, why);
     }
     conn->dead = true;
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "server/daemon/listener.h"
 #include "server/daemon/loop.h"
+#include "server/daemon/peer_log.h"
 #include "server/daemon/signals.h"
 #include "server/service.h"
 
@@ -32,6 +33,7 @@ struct daemon {
     struct event *shutdown_event;
     struct event *drained_event;
     struct event *deadline;
+    struct event *tick;
     int signal_fd;
     int shutdown_fd; /* eventfd: SHUTDOWN was accepted, by any thread */
     uint32_t loops_drained;
@@ -43,7 +45,7 @@ static void
 on_service_event(void *context, int level, const char *event, const char *text)
 {
     (void)context;
-    rps_log((enum rps_log_level)level, event, "%s", text);
+    rps_peer_log((enum rps_log_level)level, event, "%s", text);
 }
 
 static void
@@ -301,6 +303,7 @@ on_signal(evutil_socket_t fd, short what, void *context)
         if (daemon->stopping) {
             rps_log(RPS_LOG_WARN, "stopped", "%s again: stopping at once",
                     name);
+            rps_peer_log_rest(true);
             _exit(RPS_EXIT_SIGNAL + signal_number);
         }
         begin_stop(daemon, RPS_EXIT_SIGNAL + signal_number, name);
@@ -349,9 +352,20 @@ on_deadline(evutil_socket_t fd, short what, void *context)
     event_base_loopbreak(daemon->base);
 }
 
+static void
+on_tick(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    (void)context;
+    rps_peer_log_rest(false);
+}
+
 static bool
 make_events(struct daemon *daemon)
 {
+    const struct timeval second = {.tv_sec = 1};
+
     daemon->base = event_base_new();
     daemon->shutdown_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     daemon->shared.drained_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -366,11 +380,14 @@ make_events(struct daemon *daemon)
     daemon->drained_event = event_new(daemon->base, daemon->shared.drained_fd,
             EV_READ | EV_PERSIST, on_drained, daemon);
     daemon->deadline = evtimer_new(daemon->base, on_deadline, daemon);
-    return daemon->signal_event != NULL && daemon->shutdown_event != NULL &&
-           daemon->drained_event != NULL && daemon->deadline != NULL &&
+    daemon->tick = event_new(daemon->base, -1, EV_PERSIST, on_tick, NULL);
+    return daemon->signal_event != NULL && daemon->tick != NULL &&
+           daemon->shutdown_event != NULL && daemon->drained_event != NULL &&
+           daemon->deadline != NULL &&
            event_add(daemon->signal_event, NULL) == 0 &&
            event_add(daemon->shutdown_event, NULL) == 0 &&
-           event_add(daemon->drained_event, NULL) == 0;
+           event_add(daemon->drained_event, NULL) == 0 &&
+           event_add(daemon->tick, &second) == 0;
 }
 
 static void
@@ -422,12 +439,14 @@ finish(struct daemon *daemon)
     free_event(daemon->shutdown_event);
     free_event(daemon->drained_event);
     free_event(daemon->deadline);
+    free_event(daemon->tick);
     if (daemon->base != NULL) {
         event_base_free(daemon->base);
     }
     close_fd(daemon->signal_fd);
     close_fd(daemon->shutdown_fd);
     close_fd(daemon->shared.drained_fd);
+    rps_peer_log_rest(true);
     if (daemon->stopping) {
         rps_log(RPS_LOG_INFO, "stopped", "exit code %d", daemon->exit_code);
     }

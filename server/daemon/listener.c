@@ -2,8 +2,8 @@
 #include "server/daemon/listener.h"
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/text.h"
+#include "server/daemon/peer_log.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -185,7 +185,8 @@ pause_accepting(struct rps_listener *listener, int code)
 {
     struct timeval wait = {.tv_usec = PAUSE_MS * 1000};
 
-    rps_log(RPS_LOG_WARN, "accept_failed", "cannot accept: %s", strerror(code));
+    rps_peer_log(
+            RPS_LOG_WARN, "accept_failed", "cannot accept: %s", strerror(code));
     for (uint32_t i = 0; i < listener->count; i++) {
         event_del(listener->events[i]);
     }

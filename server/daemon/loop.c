@@ -2,8 +2,8 @@
 #include "server/daemon/loop.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "server/daemon/conn.h"
+#include "server/daemon/peer_log.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -126,8 +126,8 @@ rps_loop_give(struct rps_loop *loop, int fd, const char *peer)
     }
     if (mail == NULL) {
         atomic_fetch_sub(&shared->connections, 1);
-        rps_log(RPS_LOG_WARN, "connection_dropped", "%s: too many connections",
-                peer);
+        rps_peer_log(RPS_LOG_WARN, "connection_dropped",
+                "%s: too many connections", peer);
         close(fd);
         return;
     }
@@ -263,7 +263,7 @@ welcome(struct rps_loop *loop, const struct mail *mail)
         return;
     }
     if (!rps_conn_open(loop, mail->fd, mail->peer)) {
-        rps_log(RPS_LOG_WARN, "connection_dropped", "%s: no memory",
+        rps_peer_log(RPS_LOG_WARN, "connection_dropped", "%s: no memory",
                 mail->peer);
     }
 }

@@ -2,6 +2,7 @@
 """recpsd from outside: honest peers, hostile bytes, signals, exit codes."""
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -310,6 +311,237 @@ def test_a_promise_of_16_mib_takes_no_memory(recpsd):
     for connection in connections:
         connection.close()
     recpsd.assert_serves()
+
+
+def test_a_flood_of_bad_frames_is_counted_in_the_log(recpsd):
+    for _ in range(60):
+        with recpsd.connect(greet=False) as connection:
+            connection.send(b"x" * 64)
+            assert connection.closed()
+    recpsd.assert_serves()
+    assert recpsd.stop() == 143
+    lines = [l for l in recpsd.log().splitlines() if "bad_frame" in l]
+    more = [int(l.split("bad_frame: ")[1].split()[0]) for l in lines
+            if re.search(r"bad_frame: \d+ more in the last \d+ s$", l)]
+    single = len(lines) - len(more)
+    # nothing is lost; a slow machine may need more than one window
+    assert single + sum(more) == 60
+    assert single <= 10 * max(len(more), 1)
+
+
+def test_the_count_of_a_flood_comes_by_itself(recpsd):
+    for _ in range(15):
+        with recpsd.connect(greet=False) as connection:
+            connection.send(b"x" * 64)
+            assert connection.closed()
+    recpsd.wait_for_log(r"bad_frame: 5 more in the last 1\d s", timeout=20)
+
+
+def raw_sections(opcode, rows_of_table, arrays=b"", count=None, **fields):
+    """A frame whose section table says what it likes."""
+    entries = b"".join(wire.SECTION.pack(*row) for row in rows_of_table)
+    body = struct.pack("<II", len(rows_of_table) if count is None else count,
+                       0) + entries
+    body += bytes(-(64 + len(body)) % 64) + arrays
+    return wire.header(opcode, len(body), 7, **fields) + body
+
+
+def forged_sections():
+    """(name, opcode, (kind, table?, dim, count, offset, bytes) …).
+
+    Table 0 stands for the real one, offsets are relative to the arrays: two
+    keys at 0, four floats at 64.
+    """
+    key = (wire.KEYS, 0, 0, 2, 0, 16)
+    row = (wire.ROWS, 0, 2, 2, 64, 16)
+    lookup, push = wire.LOOKUP, wire.PUSH
+    yield "unknown table", lookup, [(wire.KEYS, 99, 0, 2, 0, 16)]
+    yield "count above bytes", lookup, [(wire.KEYS, 0, 0, 3, 0, 16)]
+    yield "count below bytes", lookup, [(wire.KEYS, 0, 0, 1, 0, 16)]
+    yield "count of 2^63", lookup, [(wire.KEYS, 0, 0, 2**63, 0, 16)]
+    yield "count that wraps", lookup, [(wire.KEYS, 0, 0, 2**61 + 2, 0, 16)]
+    yield "bytes of 2^64-8", lookup, [(wire.KEYS, 0, 0, 2, 0, 2**64 - 8)]
+    yield "bytes past the end", lookup, [(wire.KEYS, 0, 0, 40, 0, 320)]
+    yield "bytes not of keys", lookup, [(wire.KEYS, 0, 0, 1, 0, 9)]
+    yield "offset past the end", lookup, [(wire.KEYS, 0, 0, 2, 1 << 20, 16)]
+    yield "offset that wraps", lookup, [(wire.KEYS, 0, 0, 2, 2**64 - 64, 16)]
+    yield "offset not aligned", lookup, [(wire.KEYS, 0, 0, 1, 8, 8)]
+    yield "a kind of no meaning", lookup, [(77, 0, 0, 2, 0, 16)]
+    yield "kind 0", lookup, [(0, 0, 0, 2, 0, 16)]
+    yield "kind 65535", lookup, [(65535, 0, 0, 2, 0, 16)]
+    yield "rows where keys belong", lookup, [row]
+    yield "keys of one table twice", push, [key, key, row]
+    yield "keys without rows", push, [key]
+    yield "rows without keys", push, [row]
+    yield "rows twice", push, [key, row, row]
+    yield "rows of another table", push, [key, (wire.ROWS, 99, 2, 2, 64, 16)]
+    yield "another dim", push, [key, (wire.ROWS, 0, 4, 1, 64, 16)]
+    yield "dim 0", push, [key, (wire.ROWS, 0, 0, 2, 64, 16)]
+    yield "dim 2^32-1", push, [key, (wire.ROWS, 0, 2**32 - 1, 2, 64, 16)]
+    yield "fewer rows than keys", push, [key, (wire.ROWS, 0, 2, 1, 64, 8)]
+    yield "more rows than bytes", push, [key, (wire.ROWS, 0, 2, 9, 64, 16)]
+    yield "text of no table", wire.GET_TABLE, [(wire.KEYS, 0, 0, 2, 0, 16)]
+    yield "two texts", wire.GET_TABLE, [(wire.TEXT, 0, 0, 2, 0, 2)] * 2
+    yield "a text of keys", wire.STEP_END, [(wire.TEXT, 0, 0, 16, 0, 16)]
+
+
+@pytest.mark.parametrize("opcode, sections", [
+    pytest.param(o, s, id=n) for n, o, s in forged_sections()])
+def test_forged_sections_are_refused_or_cost_the_connection(
+        recpsd, opcode, sections):
+    arrays = struct.pack("<2Q", 5, 6) + bytes(48) + struct.pack("<4f", *[1] * 4)
+    start = 64 + 8 + 48 * len(sections)
+    start += -start % 64
+    with recpsd.connect() as connection:
+        table = connection.table(dim=2, initializer="zeros")
+        entries = [(table if t == 0 else t, kind, 0, dim, count,
+                    (start + offset) % 2**64, size, 0, 1.0)
+                   for kind, t, dim, count, offset, size in sections]
+        connection.send(raw_sections(opcode, entries, arrays, number=1))
+        try:
+            reply = connection.receive()
+            statuses = [reply.status] + [s["status"] for s in reply.sections]
+            assert min(statuses) < 0, reply.sections
+            assert connection.call(wire.PING).status == wire.OK
+        except (EOFError, ConnectionResetError):
+            recpsd.wait_for_log("bad_frame")
+    recpsd.assert_serves()
+    assert recpsd.stat()["tables"][0]["rows"] == 0
+
+
+@pytest.mark.parametrize("opcode", [wire.LOOKUP, wire.PUSH])
+@pytest.mark.parametrize("sections", [[], [wire.text("words")]])
+def test_a_request_without_keys_does_nothing(recpsd, opcode, sections):
+    with recpsd.connect() as connection:
+        connection.table(dim=2, initializer="zeros")
+        reply = connection.call(opcode, sections, number=1)
+        assert reply.find(wire.ROWS) is None
+        assert connection.call(wire.PING).status == wire.OK
+    assert recpsd.stat()["tables"][0]["rows"] == 0
+
+
+@pytest.mark.parametrize("count", [1, 3, 1000, 2**32 - 1])
+def test_a_wrong_number_of_sections_is_refused(recpsd, count):
+    with recpsd.connect() as connection:
+        table = connection.table(dim=2, initializer="zeros")
+        rows_of_table = [(table, wire.KEYS, 0, 0, 1, 192, 8, 0, 1.0),
+                         (table, wire.ROWS, 0, 2, 1, 256, 8, 0, 1.0)]
+        connection.send(raw_sections(wire.PUSH, rows_of_table, bytes(72),
+                                     count=count, number=1))
+        try:
+            assert connection.receive().status < 0
+        except (EOFError, ConnectionResetError):
+            pass
+    recpsd.assert_serves()
+    assert recpsd.stat()["tables"][0]["rows"] == 0
+
+
+def test_a_frame_that_drips_is_served(recpsd):
+    """A byte every 50 ms, until 3 s are over; nobody else waits for it."""
+    with recpsd.connect() as connection:
+        table = connection.table(dim=2, initializer="zeros")
+        data = wire.frame(wire.LOOKUP, [keys(7, table_id=table)], 77)
+        for i in range(60):
+            connection.send(data[i:i + 1])
+            time.sleep(0.05)
+            if i % 20 == 0:
+                recpsd.assert_serves()
+        connection.send(data[60:])
+        reply = connection.receive()
+        assert (reply.request_id, reply.status) == (77, wire.OK)
+
+
+def test_a_hello_that_drips_is_closed_after_5_s(recpsd):
+    start = time.monotonic()
+    with recpsd.connect(greet=False) as connection:
+        data = wire.frame(wire.HELLO, [wire.text("{}" + " " * 300)], 1)
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            for i in range(len(data)):
+                connection.send(data[i:i + 1])
+                time.sleep(0.05)
+    assert time.monotonic() - start < 15
+    recpsd.wait_for_log("no_hello")
+    recpsd.assert_serves()
+
+
+def test_many_more_connections_than_allowed_are_told_or_closed():
+    with programs.Recpsd("--connections-max", "8") as server:
+        served = [server.connect() for _ in range(8)]
+        surplus = []
+        for _ in range(200):
+            connection = server.connect(greet=False)
+            surplus.append(connection)
+            try:
+                connection.send_frame(wire.HELLO, [wire.text({})])
+            except OSError:
+                pass
+        told = 0
+        for connection in surplus:
+            try:
+                reply = connection.receive()
+                assert reply.status == wire.LIMIT
+                told += 1
+            except (EOFError, ConnectionResetError):
+                pass
+            connection.close()
+        assert told > 0
+        for connection in served:
+            assert connection.call(wire.PING).status == wire.OK
+            connection.close()
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            with server.connect(greet=False) as again:
+                if again.hello().status == wire.OK:
+                    break
+            time.sleep(0.05)
+        server.assert_serves()
+        assert server.stop() == 143
+
+
+# ---- IPv6 ----
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="no ::1 on this machine")
+
+
+@needs_ipv6
+def test_it_serves_on_an_ipv6_address():
+    with programs.Recpsd(bind="[::1]:0") as server:
+        server.wait_for_log(r"address=\[::1\]:\d+")
+        with wire.Connection(server.port, host="::1") as connection:
+            assert connection.hello().status == wire.OK
+            assert connection.call(wire.PING).status == wire.OK
+            connection.send(b"y" * 64)
+            assert connection.closed()
+        server.wait_for_log(r"bad_frame: \[::1\]:\d+")
+        assert server.stop() == 143
+
+
+@needs_ipv6
+@pytest.mark.skipif(not programs.RECPS.is_file(),
+                    reason=f"{programs.RECPS} is not built")
+def test_a_client_reaches_an_ipv6_server():
+    with socket.socket(socket.AF_INET6) as sock:
+        sock.bind(("::1", 0))
+        port = sock.getsockname()[1]
+    config = ('{"cluster":{"ps":["[::1]:%d"],"worker":["[::1]:1"]},'
+              '"task":{"type":"ps","index":0}}' % port)
+    with programs.Recpsd(bind=None, env={"TF_CONFIG": config}) as server:
+        assert server.port == port
+        run = subprocess.run(
+            [str(programs.RECPS), "ping", "--json", "--ps-hosts",
+             f"[0:0::1]:{port}"], env=programs.environment(),
+            capture_output=True, text=True, timeout=30, check=False)
+        assert run.returncode == 0, run.stderr
+        assert f'"address":"[::1]:{port}"' in run.stdout
 
 
 # ---- before HELLO ----

@@ -130,8 +130,8 @@ class Reply:
 class Connection:
     """One TCP connection that speaks frames, or anything else."""
 
-    def __init__(self, port, timeout=20):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout)
+    def __init__(self, port, timeout=20, host="127.0.0.1"):
+        self.sock = socket.create_connection((host, port), timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.last_id = 0
 
