@@ -157,7 +157,7 @@ check_terms(const rps_terms *terms, uint64_t step, rps_terms *out)
     return RPS_OK;
 }
 
-/* One above all that the servers know. */
+/* One above all that the servers and their checkpoints know. */
 static rps_status
 next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
 {
@@ -170,13 +170,16 @@ next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
 
     for (ps = 0; status == RPS_OK && ps < client->channel_count; ps++) {
         json_t *object = NULL;
-        uint64_t epoch = 0;
+        uint64_t epoch = 0, saved = 0;
 
         status = rps_answer_object(client, ps, &answers[ps], &object);
-        if (status == RPS_OK && !rps_answer_u64(object, "epoch", &epoch)) {
+        if (status == RPS_OK &&
+                (!rps_answer_u64(object, "epoch", &epoch) ||
+                        !rps_answer_u64(object, "checkpoint_epoch", &saved))) {
             status = malformed(client, ps, "epoch");
         }
         largest = epoch > largest ? epoch : largest;
+        largest = saved > largest ? saved : largest;
         json_decref(object);
         rps_answer_finish(&answers[ps]);
     }

@@ -72,6 +72,26 @@ void rps_checkpoint_abort(const struct rps_checkpoint_id *id);
 rps_status rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
         uint64_t **steps_out, size_t *count_out, struct rps_error *error);
 
+/** A ckpt-<step> folder that does not count, and why in words. */
+struct rps_checkpoint_unusable {
+    uint64_t step;
+    char *why;
+};
+
+/** All that a checkpoint_dir holds; finish it. */
+struct rps_checkpoint_survey {
+    uint64_t *steps; /* complete ones, ascending */
+    size_t count;
+    struct rps_checkpoint_unusable *unusable; /* ascending */
+    size_t unusable_count;
+    uint32_t epoch_max; /* of every manifest that can be read; 0: none */
+};
+
+/** As rps_checkpoint_list, with what does not count and the epochs. */
+rps_status rps_checkpoint_survey(const char *dir, uint32_t part, uint32_t parts,
+        struct rps_checkpoint_survey *survey, struct rps_error *error);
+void rps_checkpoint_survey_finish(struct rps_checkpoint_survey *survey);
+
 /**
  * RESTORE: read ckpt-<step> into an empty store: the rows whose slot `owns`
  * answers true for. Checksums are verified as they are read; damage is

@@ -106,23 +106,54 @@ by_step(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-static rps_status
-add_step(uint64_t **steps, size_t *count, uint64_t step)
+static int
+by_unusable_step(const void *a, const void *b)
 {
-    uint64_t *grown = reallocarray(*steps, *count + 1, sizeof(*grown));
+    const struct rps_checkpoint_unusable *left = a;
+    const struct rps_checkpoint_unusable *right = b;
+
+    return by_step(&left->step, &right->step);
+}
+
+static rps_status
+add_step(struct rps_checkpoint_survey *survey, uint64_t step)
+{
+    uint64_t *grown =
+            reallocarray(survey->steps, survey->count + 1, sizeof(*grown));
 
     if (grown == NULL) {
         return RPS_E_NOMEM;
     }
-    grown[(*count)++] = step;
-    *steps = grown;
+    grown[survey->count++] = step;
+    survey->steps = grown;
     return RPS_OK;
 }
 
 static rps_status
-list_entry(const char *dir, const char *name, uint32_t part, uint32_t parts,
-        uint64_t **steps, size_t *count)
+add_unusable(
+        struct rps_checkpoint_survey *survey, uint64_t step, const char *why)
 {
+    struct rps_checkpoint_unusable *grown = reallocarray(
+            survey->unusable, survey->unusable_count + 1, sizeof(*grown));
+
+    if (grown == NULL) {
+        return RPS_E_NOMEM;
+    }
+    survey->unusable = grown;
+    grown += survey->unusable_count;
+    *grown = (struct rps_checkpoint_unusable){.step = step, .why = strdup(why)};
+    if (grown->why == NULL) {
+        return RPS_E_NOMEM;
+    }
+    survey->unusable_count++;
+    return RPS_OK;
+}
+
+static rps_status
+survey_entry(const char *dir, const char *name, uint32_t part, uint32_t parts,
+        struct rps_checkpoint_survey *survey)
+{
+    struct rps_error error = {.text = ""};
     uint64_t step;
     uint32_t epoch;
     char *path;
@@ -135,24 +166,39 @@ list_entry(const char *dir, const char *name, uint32_t part, uint32_t parts,
     if (path == NULL) {
         return RPS_E_NOMEM;
     }
-    status = rps_ckpt_inspect(path, step, part, parts, &epoch, NULL);
+    status = rps_ckpt_inspect(path, step, part, parts, &epoch, &error);
     free(path);
-    if (status == RPS_OK || status == RPS_E_UNSUPPORTED) {
-        return add_step(steps, count, step);
+    if (epoch > survey->epoch_max) {
+        survey->epoch_max = epoch;
     }
-    return status == RPS_E_NOMEM ? status : RPS_OK;
+    if (status == RPS_OK || status == RPS_E_UNSUPPORTED) {
+        return add_step(survey, step);
+    }
+    return status == RPS_E_NOMEM ? status
+                                 : add_unusable(survey, step, error.text);
+}
+
+static void
+sort(struct rps_checkpoint_survey *survey)
+{
+    if (survey->count > 0) {
+        qsort(survey->steps, survey->count, sizeof(*survey->steps), by_step);
+    }
+    if (survey->unusable_count > 0) {
+        qsort(survey->unusable, survey->unusable_count,
+                sizeof(*survey->unusable), by_unusable_step);
+    }
 }
 
 rps_status
-rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
-        uint64_t **steps_out, size_t *count_out, struct rps_error *error)
+rps_checkpoint_survey(const char *dir, uint32_t part, uint32_t parts,
+        struct rps_checkpoint_survey *survey, struct rps_error *error)
 {
     DIR *folder = opendir(dir);
     const struct dirent *entry;
     rps_status status = RPS_OK;
 
-    *steps_out = NULL;
-    *count_out = 0;
+    *survey = (struct rps_checkpoint_survey){0};
     if (folder == NULL) {
         return errno == ENOENT ? RPS_OK
                                : rps_fail(error, RPS_E_IO,
@@ -160,18 +206,39 @@ rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
                                          strerror(errno));
     }
     while (status == RPS_OK && (entry = readdir(folder)) != NULL) {
-        status = list_entry(
-                dir, entry->d_name, part, parts, steps_out, count_out);
+        status = survey_entry(dir, entry->d_name, part, parts, survey);
     }
     closedir(folder);
     if (status != RPS_OK) {
-        free(*steps_out);
-        *steps_out = NULL;
-        *count_out = 0;
+        rps_checkpoint_survey_finish(survey);
         return rps_fail(error, status, "%s: no memory to list it", dir);
     }
-    if (*count_out > 0) {
-        qsort(*steps_out, *count_out, sizeof(**steps_out), by_step);
-    }
+    sort(survey);
     return RPS_OK;
+}
+
+void
+rps_checkpoint_survey_finish(struct rps_checkpoint_survey *survey)
+{
+    for (size_t i = 0; i < survey->unusable_count; i++) {
+        free(survey->unusable[i].why);
+    }
+    free(survey->unusable);
+    free(survey->steps);
+    *survey = (struct rps_checkpoint_survey){0};
+}
+
+rps_status
+rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
+        uint64_t **steps_out, size_t *count_out, struct rps_error *error)
+{
+    struct rps_checkpoint_survey survey;
+    const rps_status status =
+            rps_checkpoint_survey(dir, part, parts, &survey, error);
+
+    *steps_out = survey.steps;
+    *count_out = survey.count;
+    survey.steps = NULL; /* the caller's now */
+    rps_checkpoint_survey_finish(&survey);
+    return status;
 }
