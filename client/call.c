@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/call.h"
 
-#include "base/text.h"
+#include "base/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -137,14 +137,5 @@ rps_answer_object(const rps_client *client, uint32_t ps,
 bool
 rps_answer_u64(const json_t *object, const char *name, uint64_t *out)
 {
-    const json_t *value = json_object_get(object, name);
-
-    if (json_is_string(value)) {
-        return rps_parse_u64(json_string_value(value), out);
-    }
-    if (!json_is_integer(value) || json_integer_value(value) < 0) {
-        return false;
-    }
-    *out = (uint64_t)json_integer_value(value);
-    return true;
+    return rps_json_whole(json_object_get(object, name), out);
 }
