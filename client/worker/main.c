@@ -8,7 +8,6 @@
 #include <cblas.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -118,19 +117,6 @@ start(const struct rps_options *options)
     return run_task(&settings);
 }
 
-static enum rps_log_level
-log_level(const char *name)
-{
-    static const char *const names[] = {"debug", "info", "warn", "error"};
-
-    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strcmp(names[i], name) == 0) {
-            return (enum rps_log_level)i;
-        }
-    }
-    return RPS_LOG_INFO;
-}
-
 int
 main(int argc, char **argv)
 {
@@ -139,9 +125,6 @@ main(int argc, char **argv)
             "--data SPEC [option...]", false, argc, argv);
 
     if (code < 0) {
-        rps_log_init(log_level(options.log_level),
-                strcmp(options.log_format, "json") == 0 ? RPS_LOG_JSON
-                                                        : RPS_LOG_TEXT);
         code = start(&options);
     }
     rps_options_finish(&options);
