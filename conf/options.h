@@ -128,7 +128,7 @@ bool rps_option_given(const struct rps_options *options, const char *name);
  * was printed as --check-config asks. Where it goes on, the log is set up
  * (level, format) and cluster.notes are logged.
  *
- * usage: "usage: PROGRAM ..." or what stands behind that.
+ * usage: the first lines of --help, "usage: PROGRAM ..." and what it is for.
  * stop_at_operand: the first argument that is no flag ends the flags (recps,
  * recps-bench: it is the subcommand). Otherwise an operand is refused.
  */

@@ -11,22 +11,31 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t rps_stop_number;
+static const char usage[] =
+        "usage: recps-train --data SPEC [OPTION]...\n"
+        "\n"
+        "Train a model, or use one that was saved (--evaluate, --predict). "
+        "Its\n"
+        "variables live at the parameter servers of the cluster, or in this\n"
+        "process where there is none. docs/TRAINING.md says what the options\n"
+        "do together, docs/DATA.md what SPEC may be.\n";
+
+static volatile sig_atomic_t stop_number;
 
 int
 rps_stop_signal(void)
 {
-    return rps_stop_number;
+    return stop_number;
 }
 
 /* The first signal: end after this step. The second: at once. */
 static void
 on_stop(int number)
 {
-    if (rps_stop_number != 0) {
+    if (stop_number != 0) {
         _exit(128 + number);
     }
-    rps_stop_number = number;
+    stop_number = number;
 }
 
 static void
@@ -121,8 +130,8 @@ int
 main(int argc, char **argv)
 {
     struct rps_options options = {0};
-    int code = rps_options_read(&options, RPS_SCOPE_TRAIN, "recps-train",
-            "--data SPEC [option...]", false, argc, argv);
+    int code = rps_options_read(
+            &options, RPS_SCOPE_TRAIN, "recps-train", usage, false, argc, argv);
 
     if (code < 0) {
         code = start(&options);

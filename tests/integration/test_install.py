@@ -76,6 +76,12 @@ def test_the_programs_and_the_library_say_one_version(installed):
     assert only(installed, f"librecps.so.{version}").is_file()
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_help_begins_with_the_usage(installed, name):
+    binaries = only(installed, "recpsd").parent
+    assert run(binaries / name, "--help").startswith(f"usage: {name} ")
+
+
 def library_path(installed):
     return programs.environment(
         LD_LIBRARY_PATH=str(only(installed, "librecps.so").parent))
