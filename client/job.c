@@ -3,6 +3,7 @@
  * A job's life as a replica sees it: begin (the chief), join, the end of a
  * step, and the decision that goes from PS 0 to every PS through the client.
  */
+#include "base/json.h"
 #include "client/call.h"
 #include "client/watch.h"
 
@@ -110,20 +111,13 @@ read_start(const rps_client *client, const json_t *object, rps_start *start)
 static char *
 restore_text(uint32_t epoch, uint64_t step, const rps_terms *terms)
 {
-    char *text = NULL;
-    json_t *object = json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I}", "epoch",
-            (json_int_t)epoch, "step", (json_int_t)step, "mode",
+    return rps_json_text(json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I}",
+            "epoch", (json_int_t)epoch, "step", (json_int_t)step, "mode",
             terms->mode == RPS_MODE_SYNC ? "sync" : "async", "combine",
             terms->combine == RPS_COMBINE_MEAN ? "mean" : "sum", "replicas",
             (json_int_t)terms->replica_count, "step_timeout_ms",
             (json_int_t)terms->step_timeout_ms, "step_bytes_max",
-            (json_int_t)terms->step_bytes_max);
-
-    if (object != NULL) {
-        text = json_dumps(object, JSON_COMPACT);
-    }
-    json_decref(object);
-    return text;
+            (json_int_t)terms->step_bytes_max));
 }
 
 /* --- begin --------------------------------------------------------------- */
@@ -279,17 +273,11 @@ wish_names(uint32_t wishes)
 static char *
 step_end_text(const rps_client *client, double loss, uint32_t wishes)
 {
-    char *text = NULL;
-    json_t *object =
+    /* jansson writes 17 digits: the loss arrives bit for bit */
+    return rps_json_text(
             json_pack("{s:I, s:o, s:o}", "rank", (json_int_t)client->rank,
                     "loss", isfinite(loss) ? json_real(loss) : json_null(),
-                    "wishes", wish_names(wishes));
-
-    if (object != NULL) {
-        text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    }
-    json_decref(object);
-    return text;
+                    "wishes", wish_names(wishes)));
 }
 
 /* Answered by PS 0 when the mode allows it: no limit of ours. */
@@ -425,6 +413,7 @@ take_decision(rps_client *client, uint64_t step, bool leaves,
                 step);
     }
     if (status != RPS_OK) {
+        rps_decision_finish(&wire);
         return rps_client_fail(status, "PS 0 (%s): %s",
                 client->channels[0]->address, error.text);
     }

@@ -12,12 +12,12 @@
 #ifndef RPS_SERVER_STATE_H
 #define RPS_SERVER_STATE_H
 
+#include "base/json.h"
 #include "embedding/store.h"
 #include "proto/route.h"
 #include "server/lane.h"
 #include "server/service.h"
 
-#include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -183,8 +183,6 @@ struct rps_header rps_reply_header(struct rps_service *service,
 uint8_t *rps_reply_build(struct rps_service *service,
         struct rps_session *session, const struct rps_header *request,
         rps_status status, const char *text, size_t *length_out);
-/** Compact text of a value, which is released; NULL: no memory. */
-char *rps_json_text(json_t *value);
 /** The object in the text section; INVAL with words. *out new reference. */
 rps_status rps_request_json(struct rps_request *request, json_t **out);
 /** Unsigned fields: a number or a decimal string; absent: unchanged. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "embedding/checkpoint/fields.h"
 
+#include "base/json.h"
 #include "base/spec.h"
 #include "base/text.h"
 #include "embedding/checkpoint/layout.h"
@@ -21,13 +22,7 @@ bool
 rps_ckpt_get_u64(
         const json_t *object, const char *field, uint64_t max, uint64_t *out)
 {
-    const json_t *value = json_object_get(object, field);
-
-    if (!json_is_integer(value) || json_integer_value(value) < 0) {
-        return false;
-    }
-    *out = (uint64_t)json_integer_value(value);
-    return *out <= max;
+    return rps_json_count(json_object_get(object, field), out) && *out <= max;
 }
 
 bool

@@ -36,25 +36,6 @@ static const struct {
 #define TABLE_COUNT (sizeof(tables) / sizeof(tables[0]))
 
 void
-folder_make(char path[256])
-{
-    const char *base = getenv("TMPDIR");
-
-    snprintf(path, 256, "%s/recps-checkpoint-XXXXXX",
-            base == NULL ? "/tmp" : base);
-    ck_assert_ptr_nonnull(mkdtemp(path));
-}
-
-void
-folder_remove(const char *path)
-{
-    char command[512];
-
-    snprintf(command, sizeof(command), "rm -rf '%s'", path);
-    ck_assert_int_eq(system(command), 0);
-}
-
-void
 job_make(struct job *job, const char *dir, uint32_t parts)
 {
     memset(job, 0, sizeof(*job));

@@ -7,6 +7,7 @@
 #define TESTS_CHECKPOINT_FIXTURE_H
 
 #include "embedding/checkpoint/checkpoint.h"
+#include "tests/unit/folder.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,10 +22,6 @@ struct job {
     uint32_t epoch;
     struct rps_store *stores[PARTS_MAX];
 };
-
-/** A new folder below TMPDIR, removed by folder_remove(). */
-void folder_make(char path[256]);
-void folder_remove(const char *path);
 
 /**
  * Empty stores of n PS; dirs[n], or one for all. Tables: "emb" (adagrad),

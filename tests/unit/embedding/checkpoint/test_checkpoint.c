@@ -2,6 +2,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "tests/unit/embedding/checkpoint/fixture.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -275,8 +276,6 @@ main(void)
 {
     Suite *suite = suite_create("checkpoint");
     TCase *tcase = tcase_create("round trip");
-    SRunner *runner = NULL;
-    int failed = 0;
 
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
@@ -291,9 +290,5 @@ main(void)
     tcase_add_test(tcase, verify_recomputes_the_digests);
     tcase_add_test(tcase, verify_of_a_folder_without_a_checkpoint_says_so);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "tests/unit/embedding/checkpoint/fixture.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -368,8 +369,6 @@ main(void)
 {
     Suite *suite = suite_create("checkpoint commit");
     TCase *tcase = tcase_create("commit");
-    SRunner *runner = NULL;
-    int failed = 0;
 
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
@@ -391,9 +390,5 @@ main(void)
             tcase, a_folder_that_cannot_be_made_is_an_io_error_with_the_path);
     tcase_add_test(tcase, a_failed_prepare_may_be_repeated);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

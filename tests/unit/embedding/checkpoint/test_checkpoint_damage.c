@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "tests/unit/embedding/checkpoint/fixture.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -531,8 +532,6 @@ main(void)
 {
     Suite *suite = suite_create("checkpoint damage");
     TCase *tcase = tcase_create("damage");
-    SRunner *runner = NULL;
-    int failed = 0;
 
     tcase_set_timeout(tcase, 120);
     tcase_add_unchecked_fixture(tcase, save_master, remove_master);
@@ -554,9 +553,5 @@ main(void)
     tcase_add_test(tcase, no_field_of_the_manifest_is_trusted);
     tcase_add_test(tcase, no_field_of_a_part_file_is_trusted);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }
