@@ -130,7 +130,7 @@ typedef struct rps_terms {
     enum rps_mode mode;
     enum rps_combine combine;
     uint32_t replica_count;
-    uint32_t step_timeout_ms; /**< patience with a lost replica; 0: 60000 */
+    uint32_t step_timeout_ms; /**< patience with a replica; 0: 60000 */
     uint64_t step_bytes_max;  /**< a replica's push to a PS; 0: 256 MiB */
 } rps_terms;
 

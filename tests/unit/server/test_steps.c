@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const uint64_t key = 3;
 
@@ -488,7 +489,6 @@ START_TEST(a_lost_replica_ends_the_wait_of_the_others_with_its_rank)
     uint64_t chief = send_step_end(job.peers[0], 1, 0, "1", "");
     struct answer answer;
 
-    ck_assert(!is_answered(job.peers[0], chief, 300)); /* connected: no */
     peer_close(job.peers[1]);
     job.peers[1] = NULL;
     ck_assert(!is_answered(job.peers[0], chief, 50));
@@ -505,17 +505,48 @@ END_TEST
 START_TEST(a_replica_that_comes_back_in_time_is_not_lost)
 {
     struct job job = job_with("sum", 500);
-    uint64_t chief = send_step_end(job.peers[0], 1, 0, "1", "");
+    uint64_t chief;
     struct rps_wire_decision decision;
 
     peer_close(job.peers[1]);
     job.peers[1] = peer_greet(job.service, "worker", 1, 2, "b");
     job.peers[1]->epoch = 1;
-    ck_assert(!is_answered(job.peers[0], chief, 700));
+    usleep(700000); /* past the end of its time, had it not come back */
+    chief = send_step_end(job.peers[0], 1, 0, "1", "");
+    ck_assert(!is_answered(job.peers[0], chief, 50));
     decision = wait_decision(
             job.peers[1], send_step_end(job.peers[1], 1, 1, "1", ""));
     rps_decision_finish(&decision);
     decision = wait_decision(job.peers[0], chief);
+    rps_decision_finish(&decision);
+    job_finish(&job);
+}
+END_TEST
+
+START_TEST(a_connected_replica_that_does_not_end_a_step_is_named)
+{
+    struct job job = job_with("sum", 200);
+    uint64_t chief = send_step_end(job.peers[0], 1, 0, "1", "");
+    struct answer answer = wait_answer(job.peers[0], chief);
+
+    check_refused(&answer, RPS_E_TIMEOUT, "for rank 1, which did not end it");
+    job_finish(&job);
+}
+END_TEST
+
+START_TEST(a_replica_that_leaves_last_waits_for_no_step_of_others)
+{
+    struct job job = job_with("sum", 200);
+    uint64_t second = send_step_end(job.peers[1], 1, 1, "1", "");
+    uint64_t chief = send_step_end(job.peers[0], 1, 0, "1", "\"leave\"");
+    struct rps_wire_decision decision = wait_decision(job.peers[1], second);
+
+    rps_decision_finish(&decision);
+    /* rank 1 computes for longer than the timeout: nobody waits for a step */
+    ck_assert(!is_answered(job.peers[0], chief, 400));
+    (void)send_step_end(job.peers[1], 2, 1, "1", "\"leave\"");
+    decision = wait_decision(job.peers[0], chief);
+    ck_assert_uint_eq(decision.step, 2);
     rps_decision_finish(&decision);
     job_finish(&job);
 }
@@ -641,6 +672,10 @@ main(void)
     tcase_add_test(
             tcase, a_lost_replica_ends_the_wait_of_the_others_with_its_rank);
     tcase_add_test(tcase, a_replica_that_comes_back_in_time_is_not_lost);
+    tcase_add_test(
+            tcase, a_connected_replica_that_does_not_end_a_step_is_named);
+    tcase_add_test(
+            tcase, a_replica_that_leaves_last_waits_for_no_step_of_others);
     tcase_add_test(
             tcase, a_new_process_of_a_lost_rank_waits_for_the_next_epoch);
     tcase_add_test(tcase, restore_rolls_back_who_waits_for_a_step);
