@@ -352,6 +352,32 @@ START_TEST(an_answer_beyond_a_frame_is_a_limit)
 }
 END_TEST
 
+/* An answer has more sections than its request: they must fit, too. */
+START_TEST(an_answer_of_too_many_tables_is_a_limit)
+{
+    static const uint16_t opcodes[] = {RPS_OP_EMBEDDING_LOOKUP, RPS_OP_REFRESH};
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *peer = peer_greet(service, "none", 0, 0, "1");
+
+    for (size_t i = 0; i < 2; i++) {
+        const struct rps_header header = request_of(peer, opcodes[i]);
+        struct rps_section keys = {.kind = RPS_SECTION_KEYS};
+        struct rps_builder builder;
+        struct answer answer;
+
+        rps_builder_begin(&builder, &header, RPS_SECTIONS_MAX);
+        for (keys.table_id = 1; keys.table_id <= RPS_SECTIONS_MAX;
+                keys.table_id++) {
+            rps_builder_add(&builder, &keys, NULL);
+        }
+        answer = wait_answer(peer, send_builder(peer, &builder));
+        check_refused(&answer, RPS_E_LIMIT, "fewer tables");
+    }
+    peer_close(peer);
+    rps_service_destroy(service);
+}
+END_TEST
+
 START_TEST(a_nonfinite_gradient_is_told_once_and_counted)
 {
     const uint64_t key = 11;
@@ -473,6 +499,7 @@ main(void)
     tcase_add_test(tcase, refresh_answers_the_rows_that_changed_since);
     tcase_add_test(tcase, assign_writes_all_tables_or_none);
     tcase_add_test(tcase, an_answer_beyond_a_frame_is_a_limit);
+    tcase_add_test(tcase, an_answer_of_too_many_tables_is_a_limit);
     tcase_add_test(tcase, a_nonfinite_gradient_is_told_once_and_counted);
     tcase_add_test(tcase, a_number_gets_one_verdict_and_a_repeat_the_kept_one);
     tcase_add_test(tcase, a_request_of_another_epoch_is_rolled_back);
