@@ -345,6 +345,57 @@ START_TEST(a_split_push_takes_effect_with_its_last_frame)
 }
 END_TEST
 
+START_TEST(a_split_push_that_its_decision_overtakes_is_late)
+{
+    struct job job = job_with("sum", 60000);
+    uint32_t rank = 0;
+    struct rps_wire_decision decision = {.step = 1,
+            .epoch = 1,
+            .loss = (double)NAN,
+            .rank_count = 1,
+            .ranks = &rank};
+    struct answer answer;
+    uint64_t step;
+
+    answer = push_part(job.peers[1], 1, 1, job.table, 4, 1, true);
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    answer_finish(&answer);
+    push_one(job.peers[0], 1, job.table, 1);
+    apply(job.peers[0], &decision, RPS_OK);
+    answer = push_part(job.peers[1], 1, 1, job.table, 4, 1, false);
+    check_refused(&answer, RPS_E_INVAL, "after its decision");
+    /* and it is in no later step */
+    decision.step = 2;
+    rank = 1;
+    apply(job.peers[0], &decision, RPS_OK);
+    ck_assert_float_eq(value_of(job.peers[0], job.table, &step), -1);
+    job_finish(&job);
+}
+END_TEST
+
+START_TEST(a_split_push_whose_first_frame_is_refused_is_refused_whole)
+{
+    struct job job = job_with("sum", 60000);
+    struct peer *tool = peer_greet(job.service, "none", 0, 0, "c");
+    struct answer answer;
+
+    job.peers[0]->epoch = 2;
+    answer = push_part(job.peers[0], 1, 1, job.table, 1, 1, true);
+    check_refused(&answer, RPS_E_ROLLED_BACK, "epoch 2");
+    tool->epoch = 1;
+    begin_job(tool, 2, 0, "async", 2);
+    open_table(tool, "emb", 1);
+    answer = push_part(job.peers[0], 1, 1, job.table, 1, 1, false);
+    check_refused(&answer, RPS_E_ROLLED_BACK, "epoch 2");
+    /* the next push is another one */
+    answer = push_part(job.peers[0], 1, 2, job.table, 1, 1, false);
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    answer_finish(&answer);
+    peer_close(tool);
+    job_finish(&job);
+}
+END_TEST
+
 START_TEST(parts_of_a_push_end_with_their_connection)
 {
     struct job job = job_with("sum", 60000);
@@ -632,6 +683,9 @@ main(void)
             tcase, uncounted_and_late_contributions_are_dropped_and_counted);
     tcase_add_test(tcase, a_decision_comes_in_with_any_request);
     tcase_add_test(tcase, a_split_push_takes_effect_with_its_last_frame);
+    tcase_add_test(tcase, a_split_push_that_its_decision_overtakes_is_late);
+    tcase_add_test(
+            tcase, a_split_push_whose_first_frame_is_refused_is_refused_whole);
     tcase_add_test(tcase, parts_of_a_push_end_with_their_connection);
     tcase_add_test(
             tcase, a_push_beyond_step_bytes_max_is_a_limit_that_names_it);
