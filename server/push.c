@@ -130,6 +130,22 @@ begin(struct rps_request *request, struct rps_pushed *push)
     }
 }
 
+/* NaN means the table's; an infinite one would ruin every row. */
+static rps_status
+check_rates(const struct rps_parts *parts, struct rps_error *error)
+{
+    for (size_t i = 0; i < parts->count; i++) {
+        const struct rps_table_part *part = &parts->items[i];
+
+        if (isinf(part->rows->learning_rate)) {
+            return rps_fail(error, RPS_E_INVAL,
+                    "table %s: the learning rate is infinite",
+                    part->spec->name);
+        }
+    }
+    return RPS_OK;
+}
+
 static rps_status
 check_sections(struct rps_request *request)
 {
@@ -140,6 +156,9 @@ check_sections(struct rps_request *request)
 
     if (status == RPS_OK) {
         status = rps_parts_status(&parts);
+    }
+    if (status == RPS_OK) {
+        status = check_rates(&parts, &request->error);
     }
     rps_parts_finish(&parts);
     return status;

@@ -409,6 +409,37 @@ START_TEST(a_nonfinite_gradient_is_told_once_and_counted)
 }
 END_TEST
 
+START_TEST(an_infinite_learning_rate_is_refused)
+{
+    const uint64_t key = 1;
+    const float gradient = 1;
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *peer = peer_greet(service, "none", 0, 0, "1");
+    const struct rps_header header = request_of(peer, RPS_OP_PUSH_GRADIENTS);
+    const uint64_t id = open_table(peer, "emb", 1);
+    const struct rps_section keys_of = {
+            .table_id = id, .kind = RPS_SECTION_KEYS, .count = 1};
+    const struct rps_section rows_of = {.table_id = id,
+            .kind = RPS_SECTION_ROWS,
+            .dim = 1,
+            .count = 1,
+            .learning_rate = INFINITY};
+    struct rps_builder builder;
+    struct answer answer;
+    float row;
+
+    rps_builder_begin(&builder, &header, 2);
+    rps_builder_add(&builder, &keys_of, &key);
+    rps_builder_add(&builder, &rows_of, &gradient);
+    answer = wait_answer(peer, send_builder(peer, &builder));
+    check_refused(&answer, RPS_E_INVAL, "learning rate");
+    lookup(peer, id, 1, &key, 1, &row);
+    ck_assert_float_eq(row, 0);
+    peer_close(peer);
+    rps_service_destroy(service);
+}
+END_TEST
+
 START_TEST(a_number_gets_one_verdict_and_a_repeat_the_kept_one)
 {
     const uint64_t key = 1;
@@ -501,6 +532,7 @@ main(void)
     tcase_add_test(tcase, an_answer_beyond_a_frame_is_a_limit);
     tcase_add_test(tcase, an_answer_of_too_many_tables_is_a_limit);
     tcase_add_test(tcase, a_nonfinite_gradient_is_told_once_and_counted);
+    tcase_add_test(tcase, an_infinite_learning_rate_is_refused);
     tcase_add_test(tcase, a_number_gets_one_verdict_and_a_repeat_the_kept_one);
     tcase_add_test(tcase, a_request_of_another_epoch_is_rolled_back);
     suite_add_tcase(suite, tcase);
