@@ -597,6 +597,31 @@ START_TEST(a_new_process_of_a_lost_rank_waits_for_the_next_epoch)
 }
 END_TEST
 
+START_TEST(new_processes_of_all_ranks_wait_for_the_next_epoch)
+{
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *old = peer_greet(service, "chief", 0, 1, "a");
+    struct peer *new;
+    uint64_t id;
+    struct answer answer;
+
+    begin_job(old, 1, 0, "sync", 1);
+    join_all(&old, 1);
+    peer_close(old);
+    new = peer_greet(service, "chief", 0, 1, "b");
+    id = send_step_end(new, 0, 0, "null", "");
+    ck_assert(!is_answered(new, id, 50));
+    new->epoch = 1;
+    begin_job(new, 2, 0, "sync", 1);
+    answer = wait_answer(new, id);
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    ck_assert_uint_eq(answer.header.epoch, 2);
+    answer_finish(&answer);
+    peer_close(new);
+    rps_service_destroy(service);
+}
+END_TEST
+
 START_TEST(restore_rolls_back_who_waits_for_a_step)
 {
     struct job job = job_with("sum", 60000);
@@ -697,6 +722,7 @@ main(void)
     tcase_add_test(tcase, a_replica_that_comes_back_in_time_is_not_lost);
     tcase_add_test(
             tcase, a_new_process_of_a_lost_rank_waits_for_the_next_epoch);
+    tcase_add_test(tcase, new_processes_of_all_ranks_wait_for_the_next_epoch);
     tcase_add_test(tcase, restore_rolls_back_who_waits_for_a_step);
     tcase_add_test(
             tcase, wishes_of_tools_reach_the_chief_and_end_with_its_step);
