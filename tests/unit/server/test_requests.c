@@ -44,6 +44,9 @@ START_TEST(hello_of_another_job_is_a_mismatch_that_names_both_values)
             HELLO("[1,1]", "test", "0", "3", "1",
                     "worker\",\"rank\":2,\"replicas\":2"),
             RPS_E_INVAL, "rank 2 of 2");
+    refuse_hello(service,
+            HELLO("[1,1]", "test", "0", "3", "1", "worker\",\"replicas\":2"),
+            RPS_E_INVAL, "name their rank");
     refuse_hello(service, "[]", RPS_E_INVAL, "object");
     refuse_hello(service, "{", RPS_E_INVAL, "column");
     refuse_hello(service, NULL, RPS_E_INVAL, "text section");
