@@ -157,9 +157,11 @@ check_terms(const rps_terms *terms, uint64_t step, rps_terms *out)
     return RPS_OK;
 }
 
-/* One above all that the servers know. */
+/* One above all that the servers know; who goes on from a checkpoint must
+ * also be above all of them, to replace those of the steps to come. */
 static rps_status
-next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
+next_epoch(rps_client *client, uint64_t step, struct rps_answer *answers,
+        uint32_t *epoch_out)
 {
     struct rps_verb verb = {.opcode = RPS_OP_STAT,
             .bare = true,
@@ -171,10 +173,14 @@ next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
     for (ps = 0; status == RPS_OK && ps < client->channel_count; ps++) {
         json_t *object = NULL;
         uint64_t epoch = 0;
+        uint64_t saved = 0;
 
         status = rps_answer_object(client, ps, &answers[ps], &object);
         if (status == RPS_OK && !rps_answer_u64(object, "epoch", &epoch)) {
             status = malformed(client, ps, "epoch");
+        }
+        if (step > 0 && rps_answer_u64(object, "checkpoint_epoch", &saved)) {
+            epoch = saved > epoch ? saved : epoch;
         }
         largest = epoch > largest ? epoch : largest;
         json_decref(object);
@@ -233,7 +239,7 @@ rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
         return status;
     }
     answers = rps_answers_create(client);
-    status = answers != NULL ? next_epoch(client, answers, &start.epoch)
+    status = answers != NULL ? next_epoch(client, step, answers, &start.epoch)
                              : rps_client_nomem();
     if (status == RPS_OK) {
         text = restore_text(start.epoch, step, &start.terms);

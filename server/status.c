@@ -115,6 +115,18 @@ describe_checkpoints(const struct rps_service *service)
     return list;
 }
 
+/* What a job that goes on from a checkpoint must exceed. */
+static uint32_t
+checkpoint_epoch(const struct rps_service *service)
+{
+    const struct rps_service_options *own = &service->options;
+
+    return own->checkpoint_dir != NULL
+                   ? rps_checkpoint_epoch(
+                             own->checkpoint_dir, own->ps_index, own->ps_count)
+                   : 0;
+}
+
 static bool
 is_unsaved_locked(const struct rps_service *service)
 {
@@ -154,10 +166,13 @@ char *
 rps_service_stat(struct rps_service *service, bool with_digests)
 {
     json_t *checkpoints = describe_checkpoints(service); /* no lock held */
+    uint32_t epoch = checkpoint_epoch(service);
     json_t *object;
 
     pthread_rwlock_rdlock(&service->state_lock);
     object = describe_service(service, checkpoints);
+    json_object_set_new(
+            object, "checkpoint_epoch", json_integer((json_int_t)epoch));
     pthread_mutex_lock(&service->lock);
     json_object_set_new(
             object, "unsaved", json_boolean(is_unsaved_locked(service)));

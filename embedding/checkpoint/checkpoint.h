@@ -71,6 +71,8 @@ void rps_checkpoint_abort(const struct rps_checkpoint_id *id);
  */
 rps_status rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
         uint64_t **steps_out, size_t *count_out, struct rps_error *error);
+/** Largest epoch of the complete checkpoints in dir; 0: none is there. */
+uint32_t rps_checkpoint_epoch(const char *dir, uint32_t part, uint32_t parts);
 
 /**
  * RESTORE: read ckpt-<step> into an empty store: the rows whose slot `owns`

@@ -175,3 +175,27 @@ rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
     }
     return RPS_OK;
 }
+
+uint32_t
+rps_checkpoint_epoch(const char *dir, uint32_t part, uint32_t parts)
+{
+    uint64_t *steps = NULL;
+    size_t count = 0;
+    uint32_t newest = 0;
+
+    if (rps_checkpoint_list(dir, part, parts, &steps, &count, NULL) != RPS_OK) {
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char *path = rps_checkpoint_path(dir, steps[i]);
+        uint32_t epoch = 0;
+
+        if (path != NULL && rps_ckpt_inspect(path, steps[i], part, parts,
+                                    &epoch, NULL) == RPS_OK) {
+            newest = epoch > newest ? epoch : newest;
+        }
+        free(path);
+    }
+    free(steps);
+    return newest;
+}

@@ -203,6 +203,40 @@ START_TEST(what_was_saved_comes_back)
 }
 END_TEST
 
+/* Servers that forgot their epoch: the folder has not. */
+START_TEST(a_job_that_goes_back_replaces_what_it_saved_later)
+{
+    rps_client *client;
+    rps_embedding_table *table;
+    rps_decision decision;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 0);
+    table = table_of(client);
+    for (uint64_t step = 1; step <= 2; step++) {
+        push_all(table, step, 2.0f);
+        must(rps_step_end(client, step, NAN, 0, &decision));
+        must(rps_save(client, step, NULL, 5));
+    }
+    rps_client_close(client);
+    servers_kill(&servers);
+    servers_restart(&servers);
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 1);
+    table = table_of(client);
+    push_all(table, 2, 5.0f);
+    must(rps_step_end(client, 2, NAN, 0, &decision));
+    must(rps_save(client, 2, NULL, 5));
+    start_job(client, RPS_MODE_SYNC, 2);
+    expect_all(table_of(client), -7, -2);
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
 struct replica {
     uint32_t rank;
     rps_client *client;
@@ -539,6 +573,8 @@ main(void)
     tcase_add_loop_test(tcase, sync_push_shows_after_the_decision, 0, LOOPS);
     tcase_add_loop_test(tcase, refresh_brings_what_changed_since, 0, LOOPS);
     tcase_add_loop_test(tcase, what_was_saved_comes_back, 0, LOOPS);
+    tcase_add_loop_test(
+            tcase, a_job_that_goes_back_replaces_what_it_saved_later, 1, LOOPS);
     tcase_add_loop_test(tcase, two_replicas_make_one_step, 1, LOOPS);
     tcase_add_loop_test(
             tcase, chief_that_leaves_first_gets_the_last_decision, 1, 3);
