@@ -237,6 +237,11 @@ check_form(struct rps_request *request, const struct operation *operation)
                 "%s: flags 0x%" PRIx32 " mean nothing on this request",
                 rps_opcode_str(header->opcode), flags & ~operation->flags);
     }
+    if (header->step > INT64_MAX) { /* no job gets there, and + 1 would wrap */
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "%s: step %" PRIu64 " is out of range",
+                rps_opcode_str(header->opcode), header->step);
+    }
     if (!request->session->greeted && !operation->is_greeting) {
         return rps_fail(&request->error, RPS_E_INVAL,
                 "%s: HELLO comes first on a connection",

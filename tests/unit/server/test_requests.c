@@ -412,6 +412,25 @@ START_TEST(a_nonfinite_gradient_is_told_once_and_counted)
 }
 END_TEST
 
+START_TEST(a_step_that_would_wrap_is_refused)
+{
+    const uint64_t key = 1;
+    const float gradient = 1;
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *peer = peer_greet(service, "none", 0, 0, "1");
+    const uint64_t id = open_table(peer, "emb", 1);
+    struct answer answer = wait_answer(
+            peer, send_push(peer, UINT64_MAX, 0, id, 1, &key, &gradient, 1));
+    float row;
+
+    check_refused(&answer, RPS_E_INVAL, "step 18446744073709551615");
+    ck_assert_uint_eq(lookup(peer, id, 1, &key, 1, &row), 0);
+    ck_assert_float_eq(row, 0);
+    peer_close(peer);
+    rps_service_destroy(service);
+}
+END_TEST
+
 START_TEST(an_infinite_learning_rate_is_refused)
 {
     const uint64_t key = 1;
@@ -535,6 +554,7 @@ main(void)
     tcase_add_test(tcase, an_answer_beyond_a_frame_is_a_limit);
     tcase_add_test(tcase, an_answer_of_too_many_tables_is_a_limit);
     tcase_add_test(tcase, a_nonfinite_gradient_is_told_once_and_counted);
+    tcase_add_test(tcase, a_step_that_would_wrap_is_refused);
     tcase_add_test(tcase, an_infinite_learning_rate_is_refused);
     tcase_add_test(tcase, a_number_gets_one_verdict_and_a_repeat_the_kept_one);
     tcase_add_test(tcase, a_request_of_another_epoch_is_rolled_back);
