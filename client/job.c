@@ -333,8 +333,9 @@ rps_job_join(rps_client *client, rps_start *start_out)
 static rps_status
 add_wishes_of(rps_client *client, uint32_t ps, uint32_t *wishes)
 {
-    struct rps_verb verb = {
-            .opcode = RPS_OP_PING, .timeout_ms = client->request_timeout_ms};
+    struct rps_verb verb = {.opcode = RPS_OP_PING,
+            .bare = true, /* a PING applies nothing */
+            .timeout_ms = client->request_timeout_ms};
     struct rps_answer answer = {0};
     json_t *object = NULL;
     const json_t *name;
@@ -393,8 +394,9 @@ owe(rps_client *client, struct rps_answer *answer)
     }
 }
 
+/* The chief's leave is answered with the last decision of the job. */
 static rps_status
-take_decision(rps_client *client, uint64_t step, bool leaves,
+take_decision(rps_client *client, uint64_t step, bool leaves_last,
         struct rps_answer *answer, rps_decision *decision_out)
 {
     struct rps_wire_decision wire = {0};
@@ -405,9 +407,8 @@ take_decision(rps_client *client, uint64_t step, bool leaves,
                                 : rps_fail(&error, RPS_E_CORRUPT,
                                           "STEP_END without a decision");
 
-    /* the chief's leave is answered after the last step of the others */
     if (status == RPS_OK && wire.step != step &&
-            !(leaves && wire.step > step)) {
+            !(leaves_last && wire.step > step)) {
         status = rps_fail(&error, RPS_E_CORRUPT,
                 "a decision of step %" PRIu64 " for step %" PRIu64, wire.step,
                 step);
@@ -452,8 +453,9 @@ rps_step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
         status = step_end(client, step, loss, wishes, &answer);
     }
     if (status == RPS_OK) {
-        status = take_decision(client, step, (wishes & RPS_WISH_LEAVE) != 0,
-                &answer, decision_out);
+        status = take_decision(client, step,
+                client->rank == 0 && (wishes & RPS_WISH_LEAVE) != 0, &answer,
+                decision_out);
     }
     rps_answer_finish(&answer);
     return status;

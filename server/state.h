@@ -164,6 +164,7 @@ struct rps_request {
     const struct rps_message *message;
     rps_reply_fn *reply;
     void *context;
+    const char *expired;    /* its deadline passed: why; NULL: it did not */
     struct rps_error error; /* words of a negative status */
     char *text;             /* answer of a handler; owned */
     uint8_t *frame;         /* or a whole answer; owned */
@@ -217,6 +218,9 @@ rps_status rps_serve_lookup(struct rps_request *request);
 rps_status rps_serve_refresh(struct rps_request *request);
 rps_status rps_serve_assign(struct rps_request *request);
 rps_status rps_serve_push(struct rps_request *request);
+/** A frame of a push was refused before it came to rps_serve_push(): the
+ * rest of the push gets the same answer. */
+void rps_push_refuse(struct rps_request *request, rps_status status);
 void rps_pushed_clear(struct rps_pushed *push);
 
 /* step.c */

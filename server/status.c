@@ -103,6 +103,7 @@ describe_checkpoints(const struct rps_service *service)
 {
     struct rps_checkpoint_survey survey = {0};
     json_t *steps = json_array();
+    json_t *abandoned = json_array();
     json_t *unusable = json_array();
     json_int_t epoch;
 
@@ -113,7 +114,9 @@ describe_checkpoints(const struct rps_service *service)
         survey = (struct rps_checkpoint_survey){0};
     }
     for (size_t i = 0; i < survey.count; i++) {
-        json_array_append_new(steps, json_integer((json_int_t)survey.steps[i]));
+        const struct rps_checkpoint_complete *entry = &survey.complete[i];
+        json_array_append_new(entry->abandoned ? abandoned : steps,
+                json_integer((json_int_t)entry->step));
     }
     for (size_t i = 0; i < survey.unusable_count; i++) {
         json_array_append_new(
@@ -123,8 +126,9 @@ describe_checkpoints(const struct rps_service *service)
     }
     epoch = survey.epoch_max;
     rps_checkpoint_survey_finish(&survey);
-    return json_pack("{s:o, s:o, s:I}", "checkpoints", steps,
-            "checkpoints_unusable", unusable, "checkpoint_epoch", epoch);
+    return json_pack("{s:o, s:o, s:o, s:I}", "checkpoints", steps,
+            "checkpoints_abandoned", abandoned, "checkpoints_unusable",
+            unusable, "checkpoint_epoch", epoch);
 }
 
 static bool

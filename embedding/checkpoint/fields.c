@@ -122,7 +122,8 @@ parse_table(const char *name, const json_t *value, bool in_part,
     if (!rps_ckpt_get_u64(value, "rows", INT64_MAX, &table->rows) ||
             !rps_ckpt_get_digest(value, &table->digest) ||
             (in_part &&
-                    !rps_ckpt_get_u64_text(value, "pushes", &table->pushes))) {
+                    (!rps_ckpt_get_u64_text(value, "pushes", &table->pushes) ||
+                            table->pushes > INT64_MAX))) {
         return rps_fail(error, RPS_E_CORRUPT,
                 "%s: table %s: rows, digest or pushes are missing or not "
                 "such values",

@@ -98,12 +98,18 @@ rps_ckpt_inspect(const char *path, uint64_t step, uint32_t part, uint32_t parts,
 }
 
 static int
+compare(uint64_t left, uint64_t right)
+{
+    return (left > right) - (left < right);
+}
+
+static int
 by_step(const void *a, const void *b)
 {
-    const uint64_t *left = a;
-    const uint64_t *right = b;
+    const struct rps_checkpoint_complete *left = a;
+    const struct rps_checkpoint_complete *right = b;
 
-    return (*left > *right) - (*left < *right);
+    return compare(left->step, right->step);
 }
 
 static int
@@ -112,20 +118,22 @@ by_unusable_step(const void *a, const void *b)
     const struct rps_checkpoint_unusable *left = a;
     const struct rps_checkpoint_unusable *right = b;
 
-    return by_step(&left->step, &right->step);
+    return compare(left->step, right->step);
 }
 
 static rps_status
-add_step(struct rps_checkpoint_survey *survey, uint64_t step)
+add_complete(
+        struct rps_checkpoint_survey *survey, uint64_t step, uint32_t epoch)
 {
-    uint64_t *grown =
-            reallocarray(survey->steps, survey->count + 1, sizeof(*grown));
+    struct rps_checkpoint_complete *grown =
+            reallocarray(survey->complete, survey->count + 1, sizeof(*grown));
 
     if (grown == NULL) {
         return RPS_E_NOMEM;
     }
-    grown[survey->count++] = step;
-    survey->steps = grown;
+    grown[survey->count++] =
+            (struct rps_checkpoint_complete){.step = step, .epoch = epoch};
+    survey->complete = grown;
     return RPS_OK;
 }
 
@@ -172,7 +180,7 @@ survey_entry(const char *dir, const char *name, uint32_t part, uint32_t parts,
         survey->epoch_max = epoch;
     }
     if (status == RPS_OK || status == RPS_E_UNSUPPORTED) {
-        return add_step(survey, step);
+        return add_complete(survey, step, epoch);
     }
     return status == RPS_E_NOMEM ? status
                                  : add_unusable(survey, step, error.text);
@@ -182,11 +190,25 @@ static void
 sort(struct rps_checkpoint_survey *survey)
 {
     if (survey->count > 0) {
-        qsort(survey->steps, survey->count, sizeof(*survey->steps), by_step);
+        qsort(survey->complete, survey->count, sizeof(*survey->complete),
+                by_step);
     }
     if (survey->unusable_count > 0) {
         qsort(survey->unusable, survey->unusable_count,
                 sizeof(*survey->unusable), by_unusable_step);
+    }
+}
+
+/* Epochs rise with steps, but where a job went back. */
+static void
+mark_abandoned(struct rps_checkpoint_survey *survey)
+{
+    uint32_t newest = 0;
+
+    for (size_t i = 0; i < survey->count; i++) {
+        struct rps_checkpoint_complete *entry = &survey->complete[i];
+        entry->abandoned = entry->epoch < newest && entry->epoch != 0;
+        newest = entry->epoch > newest ? entry->epoch : newest;
     }
 }
 
@@ -214,6 +236,7 @@ rps_checkpoint_survey(const char *dir, uint32_t part, uint32_t parts,
         return rps_fail(error, status, "%s: no memory to list it", dir);
     }
     sort(survey);
+    mark_abandoned(survey);
     return RPS_OK;
 }
 
@@ -224,7 +247,7 @@ rps_checkpoint_survey_finish(struct rps_checkpoint_survey *survey)
         free(survey->unusable[i].why);
     }
     free(survey->unusable);
-    free(survey->steps);
+    free(survey->complete);
     *survey = (struct rps_checkpoint_survey){0};
 }
 
@@ -233,12 +256,24 @@ rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
         uint64_t **steps_out, size_t *count_out, struct rps_error *error)
 {
     struct rps_checkpoint_survey survey;
-    const rps_status status =
-            rps_checkpoint_survey(dir, part, parts, &survey, error);
+    rps_status status = rps_checkpoint_survey(dir, part, parts, &survey, error);
+    uint64_t *steps = NULL;
 
-    *steps_out = survey.steps;
-    *count_out = survey.count;
-    survey.steps = NULL; /* the caller's now */
+    *steps_out = NULL;
+    *count_out = 0;
+    if (status != RPS_OK) {
+        return status;
+    }
+    steps = calloc(survey.count + 1, sizeof(*steps));
+    if (steps == NULL) {
+        status = rps_fail(error, RPS_E_NOMEM, "%s: no memory to list it", dir);
+    } else {
+        for (size_t i = 0; i < survey.count; i++) {
+            steps[i] = survey.complete[i].step;
+        }
+        *steps_out = steps;
+        *count_out = survey.count;
+    }
     rps_checkpoint_survey_finish(&survey);
     return status;
 }

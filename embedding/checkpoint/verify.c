@@ -282,7 +282,7 @@ find_newest(const char *path, char **folder_out, struct rps_error *error)
                                  path);
     }
     if (survey.count > 0) {
-        step = survey.steps[survey.count - 1];
+        step = survey.complete[survey.count - 1].step;
     }
     if (survey.unusable_count > 0 &&
             survey.unusable[survey.unusable_count - 1].step > step) {

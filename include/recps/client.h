@@ -378,7 +378,8 @@ RPS_API RPS_NODISCARD rps_status rps_job_join(
 
 /**
  * End a step: waits at PS 0 as the mode asks, answers the decision, which
- * the next request to each PS carries.
+ * the next request to each PS carries. The chief's leave is answered with
+ * the job's last decision, whose step may be a later one.
  *
  * Units:   loss is this replica's part; NaN = none. wishes: RPS_WISH_*.
  * Threads: the client's.

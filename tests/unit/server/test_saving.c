@@ -292,6 +292,35 @@ START_TEST(verdicts_of_lanes_are_in_the_checkpoint)
 }
 END_TEST
 
+START_TEST(nobody_ends_the_save_of_another_client)
+{
+    struct rps_service *service;
+    struct peer *peers[2];
+    struct rps_header header;
+    char *prepared = NULL;
+    char *manifest;
+
+    folder_make(dir);
+    service = service_of(0, 1, dir, 60000);
+    peers[0] = peer_greet(service, "none", 0, 0, "a");
+    peers[1] = peer_greet(service, "none", 0, 0, "b");
+    header = save_header(peers[0], 1);
+    ask(peers[0], &header, "{\"action\":\"prepare\"}", RPS_OK, &prepared);
+    header = save_header(peers[1], 1);
+    ask(peers[1], &header, "{\"action\":\"abort\"}", RPS_E_RETRY_LATER, NULL);
+    manifest = manifest_of(prepared, 1, 0);
+    commit(peers[0], 1, manifest);
+    free(manifest);
+    free(prepared);
+    /* once that is over, anybody may */
+    ask(peers[1], &header, "{\"action\":\"abort\"}", RPS_OK, NULL);
+    peer_close(peers[0]);
+    peer_close(peers[1]);
+    rps_service_destroy(service);
+    folder_remove(dir);
+}
+END_TEST
+
 START_TEST(a_save_of_a_closed_connection_is_answered_to_nobody)
 {
     struct rps_service *service;
@@ -445,6 +474,7 @@ main(void)
             tcase, without_a_checkpoint_dir_a_save_is_refused_with_words);
     tcase_add_test(tcase, a_sync_save_wants_the_step_that_is_applied);
     tcase_add_test(tcase, verdicts_of_lanes_are_in_the_checkpoint);
+    tcase_add_test(tcase, nobody_ends_the_save_of_another_client);
     tcase_add_test(tcase, a_save_of_a_closed_connection_is_answered_to_nobody);
     tcase_add_test(
             tcase, a_cut_beside_pushes_has_each_push_whole_or_not_at_all);

@@ -346,6 +346,57 @@ START_TEST(a_split_push_takes_effect_with_its_last_frame)
 }
 END_TEST
 
+START_TEST(a_split_push_that_its_decision_overtakes_is_late)
+{
+    struct job job = job_with("sum", 60000);
+    uint32_t rank = 0;
+    struct rps_wire_decision decision = {.step = 1,
+            .epoch = 1,
+            .loss = (double)NAN,
+            .rank_count = 1,
+            .ranks = &rank};
+    struct answer answer;
+    uint64_t step;
+
+    answer = push_part(job.peers[1], 1, 1, job.table, 4, 1, true);
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    answer_finish(&answer);
+    push_one(job.peers[0], 1, job.table, 1);
+    apply(job.peers[0], &decision, RPS_OK);
+    answer = push_part(job.peers[1], 1, 1, job.table, 4, 1, false);
+    check_refused(&answer, RPS_E_INVAL, "after its decision");
+    /* and it is in no later step */
+    decision.step = 2;
+    rank = 1;
+    apply(job.peers[0], &decision, RPS_OK);
+    ck_assert_float_eq(value_of(job.peers[0], job.table, &step), -1);
+    job_finish(&job);
+}
+END_TEST
+
+START_TEST(a_split_push_whose_first_frame_is_refused_is_refused_whole)
+{
+    struct job job = job_with("sum", 60000);
+    struct peer *tool = peer_greet(job.service, "none", 0, 0, "c");
+    struct answer answer;
+
+    job.peers[0]->epoch = 2;
+    answer = push_part(job.peers[0], 1, 1, job.table, 1, 1, true);
+    check_refused(&answer, RPS_E_ROLLED_BACK, "epoch 2");
+    tool->epoch = 1;
+    begin_job(tool, 2, 0, "async", 2);
+    open_table(tool, "emb", 1);
+    answer = push_part(job.peers[0], 1, 1, job.table, 1, 1, false);
+    check_refused(&answer, RPS_E_ROLLED_BACK, "epoch 2");
+    /* the next push is another one */
+    answer = push_part(job.peers[0], 1, 2, job.table, 1, 1, false);
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    answer_finish(&answer);
+    peer_close(tool);
+    job_finish(&job);
+}
+END_TEST
+
 START_TEST(parts_of_a_push_end_with_their_connection)
 {
     struct job job = job_with("sum", 60000);
@@ -577,6 +628,31 @@ START_TEST(a_new_process_of_a_lost_rank_waits_for_the_next_epoch)
 }
 END_TEST
 
+START_TEST(new_processes_of_all_ranks_wait_for_the_next_epoch)
+{
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *old = peer_greet(service, "chief", 0, 1, "a");
+    struct peer *new;
+    uint64_t id;
+    struct answer answer;
+
+    begin_job(old, 1, 0, "sync", 1);
+    join_all(&old, 1);
+    peer_close(old);
+    new = peer_greet(service, "chief", 0, 1, "b");
+    id = send_step_end(new, 0, 0, "null", "");
+    ck_assert(!is_answered(new, id, 50));
+    new->epoch = 1;
+    begin_job(new, 2, 0, "sync", 1);
+    answer = wait_answer(new, id);
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    ck_assert_uint_eq(answer.header.epoch, 2);
+    answer_finish(&answer);
+    peer_close(new);
+    rps_service_destroy(service);
+}
+END_TEST
+
 START_TEST(restore_rolls_back_who_waits_for_a_step)
 {
     struct job job = job_with("sum", 60000);
@@ -663,6 +739,9 @@ main(void)
             tcase, uncounted_and_late_contributions_are_dropped_and_counted);
     tcase_add_test(tcase, a_decision_comes_in_with_any_request);
     tcase_add_test(tcase, a_split_push_takes_effect_with_its_last_frame);
+    tcase_add_test(tcase, a_split_push_that_its_decision_overtakes_is_late);
+    tcase_add_test(
+            tcase, a_split_push_whose_first_frame_is_refused_is_refused_whole);
     tcase_add_test(tcase, parts_of_a_push_end_with_their_connection);
     tcase_add_test(
             tcase, a_push_beyond_step_bytes_max_is_a_limit_that_names_it);
@@ -678,6 +757,7 @@ main(void)
             tcase, a_replica_that_leaves_last_waits_for_no_step_of_others);
     tcase_add_test(
             tcase, a_new_process_of_a_lost_rank_waits_for_the_next_epoch);
+    tcase_add_test(tcase, new_processes_of_all_ranks_wait_for_the_next_epoch);
     tcase_add_test(tcase, restore_rolls_back_who_waits_for_a_step);
     tcase_add_test(
             tcase, wishes_of_tools_reach_the_chief_and_end_with_its_step);

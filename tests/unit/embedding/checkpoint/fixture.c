@@ -309,12 +309,14 @@ digest_of(json_t *sums, char hex[RPS_DIGEST_HEX_BYTES])
     return hex;
 }
 
+struct rps_lane_record job_first_lane = {
+        UINT64_MAX, 3, RPS_E_WRONG_ROUTE, UINT64_MAX - 1};
+
 static json_t *
 prepare_part(const struct job *job, uint64_t step, uint32_t part)
 {
     const struct rps_lane_record lanes[] = {
-            {UINT64_MAX, 3, RPS_E_WRONG_ROUTE, UINT64_MAX - 1},
-            {part, 0, RPS_OK, 12}};
+            job_first_lane, {part, 0, RPS_OK, 12}};
     struct rps_checkpoint_id id = job_id(job, step, part);
     struct rps_error error = {""};
     json_t *answer = NULL;

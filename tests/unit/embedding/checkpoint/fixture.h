@@ -30,6 +30,8 @@ struct job {
  */
 void job_make(struct job *job, const char *dir, uint32_t parts);
 void job_fill(struct job *job);
+/** First of the two verdicts that job_save() saves. */
+extern struct rps_lane_record job_first_lane;
 void job_finish(struct job *job);
 
 struct rps_checkpoint_id job_id(
