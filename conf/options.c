@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* Programs that are no member of the job. */
-#define TOOLS (RPS_SCOPE_TOOL | RPS_SCOPE_LAUNCH | RPS_SCOPE_BENCH)
+#define TOOLS (RPS_SCOPE_TOOL | RPS_SCOPE_LAUNCH)
 
 bool
 rps_option_given(const struct rps_options *options, const char *name)
@@ -80,7 +80,7 @@ warn_of_variable(const struct rps_reader *reader, const char *entry)
             strcmp(rps_option_variable(name, variable), written) == 0) {
         return;
     }
-    meant = rps_option_meant(name, RPS_SCOPE_JOB | RPS_SCOPE_BENCH, false);
+    meant = rps_option_meant(name, RPS_SCOPE_JOB, false);
     (void)fprintf(stderr, "%s: warning: variable %s is no option",
             reader->program, rps_printable(&quoted, written));
     if (meant != NULL) {
@@ -125,8 +125,7 @@ read_member(const struct rps_reader *reader, const char *key,
     const struct rps_option_def *def = rps_option_find(key);
 
     if (def == NULL) {
-        const char *meant =
-                rps_option_meant(key, RPS_SCOPE_JOB | RPS_SCOPE_BENCH, false);
+        const char *meant = rps_option_meant(key, RPS_SCOPE_JOB, false);
         return rps_cluster_refuse(error, "E_OPTION",
                 "recps: no option %s%s%s%s", rps_quote(&quoted, key),
                 meant == NULL ? "" : "; did you mean \"",

@@ -17,7 +17,7 @@ const struct rps_option_def rps_option_table[] = {RPS_OPTIONS(RPS_OPTION_ROW)};
 const size_t rps_option_count =
         sizeof(rps_option_table) / sizeof(rps_option_table[0]);
 
-#define ALL     (RPS_SCOPE_JOB | RPS_SCOPE_BENCH)
+#define ALL     RPS_SCOPE_JOB
 #define CLUSTER (ALL & ~RPS_SCOPE_LAUNCH) /* who takes one, makes none */
 /* clang-format off */
 const struct rps_flag_def rps_flag_table[] = {
@@ -32,7 +32,7 @@ const struct rps_flag_def rps_flag_table[] = {
     {CLUSTER, "num_workers", "N", "workers of the job, where TF_CONFIG does not list all"},
     {CLUSTER, "allow_unknown_roles", "", "ignore roles of the cluster that recps does not know"},
     {RPS_SCOPE_SERVER, "check_config", "", "print how TF_CONFIG is understood; exit 0, or 78 if it is refused"},
-    {RPS_SCOPE_SERVER | RPS_SCOPE_TOOL | RPS_SCOPE_BENCH, "json", "", "answer in JSON"},
+    {RPS_SCOPE_SERVER | RPS_SCOPE_TOOL, "json", "", "answer in JSON"},
     {ALL, "help", "", "print this text"},
     {ALL, "version", "", "print the version"},
 };
@@ -42,7 +42,7 @@ const size_t rps_flag_count =
 
 const struct rps_program rps_program_table[] = {{RPS_SCOPE_SERVER, "recpsd"},
         {RPS_SCOPE_TRAIN, "recps-train"}, {RPS_SCOPE_TOOL, "recps"},
-        {RPS_SCOPE_LAUNCH, "recps launch"}, {RPS_SCOPE_BENCH, "recps-bench"}};
+        {RPS_SCOPE_LAUNCH, "recps launch"}};
 const size_t rps_program_count =
         sizeof(rps_program_table) / sizeof(rps_program_table[0]);
 
