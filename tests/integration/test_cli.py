@@ -229,6 +229,39 @@ def test_verify_of_a_damaged_manifest_is_corrupt(tmp_path):
     assert "manifest.json" in run.stderr
 
 
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A complete one, that a job has written; tests put back what they take."""
+    if not programs.RECPS_TRAIN.is_file():
+        pytest.skip(f"{programs.RECPS_TRAIN} is not built")
+    folder = tmp_path_factory.mktemp("job") / "ckpt"
+    run = recps("launch", "--ps", 2, "--workers", 1, "--checkpoint-dir", folder,
+                "--", "recps-train", "--data", "synthetic:rows=500,keys=50")
+    assert run.returncode == 0, run.stderr
+    return next(folder.glob("ckpt-*"))
+
+
+@pytest.mark.parametrize("command", ["verify", "digest"])
+@pytest.mark.parametrize("part", [
+    "manifest.json", "manifest.json.xxh3", "part-1-of-2.json",
+    "lanes-0-of-2.npy", "table-emb/0-of-2.keys.npy",
+    "table-emb/1-of-2.rows.npy", "table-emb/1-of-2.rows.npy.xxh3"])
+def test_a_missing_part_is_corrupt_and_named(checkpoint, tmp_path, command,
+                                             part):
+    (checkpoint / part).rename(tmp_path / "away")
+    try:
+        for folder in (checkpoint, checkpoint.parent):
+            run = recps(command, "--json", folder)
+            assert run.returncode == 65, run.stderr
+            assert part in run.stderr and "missing" in run.stderr
+            answer = json.loads(run.stdout)
+            assert part in answer["error"]
+            assert (answer["exit"], answer["status"]) == (65, "RPS_E_CORRUPT")
+    finally:
+        (tmp_path / "away").rename(checkpoint / part)
+    assert recps(command, checkpoint).returncode == 0
+
+
 # ---- usage ----
 
 def test_help_lists_the_commands():

@@ -177,6 +177,9 @@ START_TEST(wrong_flags_are_refused_with_64)
     refuses(RPS_SCOPE_TRAIN, "--loops=1", 64, "it is an option of recpsd");
     refuses(RPS_SCOPE_SERVER, "--mode=sync", 64, "an option of recps-train");
     refuses(RPS_SCOPE_TRAIN, "--check-config", 64, "an option of recpsd");
+    refuses(RPS_SCOPE_LAUNCH, "--num-ps=2", 64, "an option of recpsd");
+    refuses(RPS_SCOPE_LAUNCH, "--bind=a:1", 64, "an option of recpsd (");
+    refuses(RPS_SCOPE_TRAIN, "--sparse-lr=0x10", 64, "is no number");
     refuses(RPS_SCOPE_TRAIN, "--zzzzzzzz", 64, "unknown option --zzzzzzzz (");
     refuses(RPS_SCOPE_TRAIN, "-v", 64, "unknown option -v");
     refuses(RPS_SCOPE_TRAIN, "--=3", 64, "unknown option --=3");
