@@ -243,6 +243,25 @@ rps_run_say(struct rps_run *run, const char *format, ...)
     fflush(stdout);
 }
 
+static void
+say_skipped(
+        struct rps_run *run, const char *flag, const struct rps_dataset *data)
+{
+    const uint64_t rows = data != NULL ? rps_dataset_skipped(data) : 0;
+
+    if (rows > 0) {
+        rps_run_say(run, "%s: %llu malformed rows were left out", flag,
+                (unsigned long long)rows);
+    }
+}
+
+void
+rps_run_say_skipped(struct rps_run *run)
+{
+    say_skipped(run, "--data", run->data);
+    say_skipped(run, "--eval-data", run->eval_data);
+}
+
 struct rps_dataset *
 rps_run_test_data(const struct rps_run *run)
 {

@@ -38,6 +38,9 @@ rps_status rps_run_open_client(struct rps_run *run);
 rps_status rps_run_open_report(struct rps_run *run, uint64_t steps);
 void rps_run_close(struct rps_run *run);
 
+/** Say how many malformed rows --on-bad-row skip left out, if any. */
+void rps_run_say_skipped(struct rps_run *run);
+
 /** The failing client's words become the run's. */
 rps_status rps_run_client_failed(
         struct rps_run *run, rps_status status, const char *what);

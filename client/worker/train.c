@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,16 +16,22 @@ static rps_status
 check_rows(struct rps_run *run)
 {
     const struct rps_settings *settings = run->settings;
+    const uint64_t skipped = rps_dataset_skipped(run->data);
+    char words[64] = "";
 
     if (run->train_rows >= rps_global_batch(settings)) {
         return RPS_OK;
     }
+    if (skipped > 0) {
+        (void)snprintf(words, sizeof(words),
+                " (%" PRIu64 " malformed rows were left out)", skipped);
+    }
     run->data_failed = true;
     return rps_fail(&run->error, RPS_E_INVAL,
-            "%" PRIu64 " training rows are fewer than one global batch, "
+            "%" PRIu64 " training rows%s are fewer than one global batch, "
             "which is %" PRIu64 " (--batch-size %" PRIu64 " times %u "
             "replicas)",
-            run->train_rows, rps_global_batch(settings),
+            run->train_rows, words, rps_global_batch(settings),
             settings->options->batch_size, settings->replicas);
 }
 
@@ -310,6 +317,7 @@ finish(struct rps_loop *loop)
         status = rps_run_evaluate(run, NULL, &end);
     }
     if (status == RPS_OK) {
+        rps_run_say_skipped(run);
         status = rps_report_done(run->report, &end, &run->error);
     }
     if (status == RPS_OK) {

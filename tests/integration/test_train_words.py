@@ -33,3 +33,30 @@ def test_summaries_hold_auc_and_log_loss_of_the_evaluation(tmp_path):
     for seen in (scalars(first), scalars(second)):
         assert abs(seen[50, "auc"] - done["auc"]) < 1e-6
         assert abs(seen[50, "log_loss"] - done["log_loss"]) < 1e-6
+
+
+def damaged(path, rows, bad):
+    """A file of `rows` rows in Criteo's form, the `bad` ones cut short."""
+    trainer.criteo_file(path, rows)
+    lines = path.read_text().splitlines()
+    for number in bad:
+        lines[number] = lines[number].partition("\t")[0]
+    path.write_text("\n".join(lines) + "\n")
+    return f"criteo:{path}"
+
+
+def test_skipped_rows_are_counted_and_said_once(tmp_path):
+    data = damaged(tmp_path / "a.tsv", 300, (4, 77, 130))
+    test = damaged(tmp_path / "b.tsv", 50, (9,))
+    flags = ["--data", data, "--eval-data", test, "--on-bad-row", "skip",
+             "--checkpoint-dir", tmp_path / "ck"]
+    for how in (["--epochs", 3], ["--evaluate"]):
+        out = trainer.train(*flags, *how).stdout
+        assert out.count("--data: 3 malformed rows were left out") == 1
+        assert out.count("--eval-data: 1 malformed rows were left out") == 1
+
+
+def test_too_few_rows_say_how_many_were_malformed(tmp_path):
+    data = damaged(tmp_path / "a.tsv", 130, (4, 77, 101))
+    done = trainer.train("--data", data, "--on-bad-row", "skip", code=65)
+    assert "127 training rows (3 malformed rows were left out)" in done.stderr
