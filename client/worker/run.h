@@ -23,7 +23,8 @@ struct rps_run {
     uint64_t test_end;
     struct rps_model *model;
     rps_client *client;
-    bool can_save; /* the servers have a checkpoint_dir */
+    rps_terms terms; /* the chief's, once joined */
+    bool can_save;   /* the servers have a checkpoint_dir */
     struct rps_tables tables;
     struct rps_report *report; /* the chief's; others: quiet */
     bool data_failed;          /* the failure in hand is the data's */

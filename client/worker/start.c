@@ -42,6 +42,43 @@ rps_loop_begin(struct rps_run *run)
     return status;
 }
 
+static const char *
+mode_text(enum rps_mode mode)
+{
+    return mode == RPS_MODE_SYNC ? "sync" : "async";
+}
+
+static const char *
+combine_text(enum rps_combine combine)
+{
+    return combine == RPS_COMBINE_MEAN ? "mean" : "sum";
+}
+
+/* The chief's terms hold for all; which rows are whose follows from the
+ * number of replicas, so that it must be one. */
+static rps_status
+take_terms(struct rps_run *run, const rps_terms *terms)
+{
+    const struct rps_settings *own = run->settings;
+
+    if (terms->replica_count != own->replicas) {
+        return rps_fail(&run->error, RPS_E_INVAL,
+                "the chief began the job with %u replicas, this process "
+                "(rank %u) counts %u: give all of them the same cluster in "
+                "TF_CONFIG, or the same --num-workers",
+                terms->replica_count, own->rank, own->replicas);
+    }
+    run->terms = *terms;
+    if (terms->mode != own->mode || terms->combine != own->combine) {
+        rps_run_say(run,
+                "the chief's --mode %s --combine %s hold, not this "
+                "replica's --mode %s --combine %s",
+                mode_text(terms->mode), combine_text(terms->combine),
+                mode_text(own->mode), combine_text(own->combine));
+    }
+    return RPS_OK;
+}
+
 /* Where the data goes on. */
 static rps_status
 take_position(struct rps_loop *loop, const char *text)
@@ -101,7 +138,10 @@ rps_loop_join(struct rps_loop *loop)
     loop->step = start.step;
     loop->first_step = start.step;
     loop->saved = start.step;
-    status = take_position(loop, start.data_position);
+    status = take_terms(run, &start.terms);
+    if (status == RPS_OK) {
+        status = take_position(loop, start.data_position);
+    }
     free(start.data_position);
     if (status == RPS_OK && !run->settings->is_chief) {
         status = rps_tables_open(&run->tables, &run->error);

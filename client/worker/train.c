@@ -91,13 +91,13 @@ next_batch(struct rps_loop *loop)
  * take the mean, and in async, where each push is a step of its own.
  */
 static double
-loss_scale(const struct rps_settings *settings)
+loss_scale(const struct rps_run *run)
 {
-    const bool whole = settings->mode == RPS_MODE_SYNC &&
-                       settings->combine == RPS_COMBINE_SUM;
+    const bool whole = run->terms.mode == RPS_MODE_SYNC &&
+                       run->terms.combine == RPS_COMBINE_SUM;
 
-    return 1.0 / (double)(whole ? rps_global_batch(settings)
-                                : settings->options->batch_size);
+    return 1.0 / (double)(whole ? rps_global_batch(run->settings)
+                                : run->settings->options->batch_size);
 }
 
 /* Fetch, compute, push. *loss_out is this replica's part. */
@@ -116,7 +116,7 @@ compute(struct rps_loop *loop, double *loss_out)
     if (status != RPS_OK) {
         return status;
     }
-    input.loss_scale = loss_scale(run->settings);
+    input.loss_scale = loss_scale(run);
     rps_model_run(run->model, &input, NULL, loss_out);
     if (!isfinite(*loss_out)) {
         rps_run_say(run,
@@ -210,7 +210,7 @@ report_step(
 {
     struct rps_run *run = loop->run;
     const struct rps_settings *settings = run->settings;
-    const bool sync = settings->mode == RPS_MODE_SYNC;
+    const bool sync = run->terms.mode == RPS_MODE_SYNC;
     struct rps_report_step step = {
             .step = loop->step,
             .loss = sync ? decision->loss : own_loss,

@@ -60,3 +60,49 @@ def test_too_few_rows_say_how_many_were_malformed(tmp_path):
     data = damaged(tmp_path / "a.tsv", 130, (4, 77, 101))
     done = trainer.train("--data", data, "--on-bad-row", "skip", code=65)
     assert "127 training rows (3 malformed rows were left out)" in done.stderr
+
+
+def start_worker(server, index, *flags, workers=2):
+    """A worker of a server's job, outside `recps launch`."""
+    config = {"cluster": {"ps": [f"127.0.0.1:{server.port}"],
+                          "worker": [f"127.0.0.1:{n + 1}"
+                                     for n in range(workers)]},
+              "task": {"type": "worker", "index": index}}
+    return subprocess.Popen(
+        [str(word) for word in (trainer.TRAIN, *flags)],
+        env=programs.environment(TF_CONFIG=json.dumps(config)),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def outputs(*processes):
+    try:
+        return [p.communicate(timeout=60)[0] for p in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_the_chiefs_mode_and_combine_hold_for_all(tmp_path, recpsd):
+    flags = ["--data", SYNTHETIC, "--train-rows", 5000, "--batch-size", 50]
+    own, want = tmp_path / "own.json", tmp_path / "want.json"
+    chief = start_worker(recpsd, 0, *flags, "--combine", "mean",
+                         "--json-log", own)
+    other = start_worker(recpsd, 1, *flags, "--mode", "async")
+    _, said = outputs(chief, other)
+    assert (chief.returncode, other.returncode) == (0, 0)
+    assert said.count("the chief's --mode sync --combine mean hold, not this "
+                      "replica's --mode async --combine sum") == 1
+    trainer.launch(*flags, "--combine", "mean", "--json-log", want, workers=2)
+    got, want = trainer.log_of(own)[0], trainer.log_of(want)[0]
+    assert got == want
+
+
+def test_another_number_of_replicas_is_refused_with_both(recpsd):
+    flags = ["--data", SYNTHETIC, "--batch-size", 50, "--step-timeout", 5]
+    chief = start_worker(recpsd, 0, *flags)
+    other = start_worker(recpsd, 1, *flags, workers=3)
+    _, said = outputs(chief, other)
+    assert other.returncode == 64
+    assert "began the job with 2 replicas" in said and "counts 3" in said
+    assert chief.returncode != 0
