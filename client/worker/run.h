@@ -72,6 +72,9 @@ rps_status rps_run_restore_alone(struct rps_run *run, uint64_t step);
 /** --restore=STEP, or the newest complete step; NOT_FOUND without any. */
 rps_status rps_run_restore_step(struct rps_run *run, uint64_t *step_out);
 
+/** Chief of a fresh run: INVAL if a server's folder has checkpoints. */
+rps_status rps_run_check_no_checkpoint(struct rps_run *run);
+
 /** What each task does; the run is open_data()ed before. */
 rps_status rps_run_train(struct rps_run *run);
 rps_status rps_run_infer(struct rps_run *run);

@@ -26,6 +26,8 @@ rps_loop_begin(struct rps_run *run)
 
     if (settings->restore) {
         status = rps_run_restore_step(run, &step);
+    } else if (run->can_save) {
+        status = rps_run_check_no_checkpoint(run);
     }
     if (status != RPS_OK) {
         return status;

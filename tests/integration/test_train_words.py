@@ -106,3 +106,23 @@ def test_another_number_of_replicas_is_refused_with_both(recpsd):
     assert other.returncode == 64
     assert "began the job with 2 replicas" in said and "counts 3" in said
     assert chief.returncode != 0
+
+
+OLDER = "already holds checkpoints of an earlier run (newest: step 20)"
+
+
+def test_a_fresh_run_is_refused_where_an_older_one_saved(tmp_path):
+    flags = [*BASE, "--steps", 20]
+    folder = ["--checkpoint-dir", tmp_path]
+    trainer.train(*flags, "--save-steps", 10, *folder)
+    before = sorted(tmp_path.rglob("*"))
+    for run in (trainer.train(*BASE, *folder, code=64),
+                trainer.launch(*BASE, options=folder, code=64)):
+        said = run.stdout + run.stderr
+        assert f"checkpoint_dir {tmp_path} {OLDER}" in said
+        assert "add --restore" in said and "step 1 " not in said
+    assert sorted(tmp_path.rglob("*")) == before
+    # what reads them, or goes on, is not touched by it
+    trainer.train(*BASE, "--evaluate", *folder)
+    trainer.train(*BASE, "--predict", tmp_path / "p.txt", *folder)
+    trainer.train(*BASE, "--restore", "--steps", 21, *folder)
