@@ -37,7 +37,12 @@ rps_loop_begin(struct rps_run *run)
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "beginning the job");
     }
-    status = rps_tables_open(&run->tables, &run->error);
+    if (step > 0) {
+        status = rps_tables_check_restored(&run->tables, &run->error);
+    }
+    if (status == RPS_OK) {
+        status = rps_tables_open(&run->tables, &run->error);
+    }
     if (status == RPS_OK && step == 0) {
         status = rps_run_init_from(run);
     }

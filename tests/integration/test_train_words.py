@@ -126,3 +126,35 @@ def test_a_fresh_run_is_refused_where_an_older_one_saved(tmp_path):
     trainer.train(*BASE, "--evaluate", *folder)
     trainer.train(*BASE, "--predict", tmp_path / "p.txt", *folder)
     trainer.train(*BASE, "--restore", "--steps", 21, *folder)
+
+
+OTHER_MODELS = {  # flags, and the table that the words must name
+    "deeper": (["--top-mlp", "64,32,1"], "has no table top.4.weight"),
+    "shallower": (["--bottom-mlp", 16], "has a table bot.2."),
+    "wider": (["--top-mlp", "32,1"], "table top.0.weight of the checkpoint"),
+}
+
+
+@pytest.fixture(name="saved", scope="module")
+def fixture_saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    trainer.train(*BASE, "--steps", 10, "--checkpoint-dir", folder)
+    return folder
+
+
+@pytest.mark.parametrize("how", ["--restore", "--evaluate"])
+@pytest.mark.parametrize("case", OTHER_MODELS)
+def test_a_checkpoint_of_another_model_is_refused(saved, case, how):
+    flags, words = OTHER_MODELS[case]
+    done = trainer.train(*BASE, *flags, how, "--checkpoint-dir", saved,
+                         code=65)
+    assert words in done.stderr
+    assert "step 11" not in done.stdout
+    assert [f.name for f in saved.glob("ckpt-*")] == ["ckpt-000000000010"]
+
+
+def test_a_checkpoint_of_another_kind_of_model_is_refused(saved):
+    done = trainer.launch("--model", "little_demo", "--data",
+                          "synthetic:rows=9000,keys=100,seed=1", "--restore",
+                          options=["--checkpoint-dir", saved], code=65)
+    assert "has no table user_table" in done.stdout + done.stderr
