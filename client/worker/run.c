@@ -8,13 +8,14 @@
 #include <string.h>
 
 static rps_status
-open_dataset(struct rps_run *run, const char *spec,
+open_dataset(struct rps_run *run, const char *spec, const char *also,
         struct rps_dataset **dataset_out, uint64_t *rows_out)
 {
     const struct rps_settings *settings = run->settings;
     struct rps_dataset_options options = {
             .skip_bad_rows = strcmp(settings->options->on_bad_row, "skip") == 0,
             .little_demo = settings->model == RPS_MODEL_LITTLE_DEMO,
+            .also = also,
     };
     rps_status status =
             rps_dataset_open(dataset_out, spec, &options, &run->error);
@@ -95,13 +96,14 @@ make_model(struct rps_run *run)
 rps_status
 rps_run_open_data(struct rps_run *run)
 {
-    const struct rps_options *options = run->settings->options;
+    const char *data = run->settings->options->data;
+    const char *eval_data = rps_text_or_null(run->settings->options->eval_data);
     uint64_t rows = 0, eval_rows = 0;
-    rps_status status = open_dataset(run, options->data, &run->data, &rows);
+    rps_status status = open_dataset(run, data, eval_data, &run->data, &rows);
 
-    if (status == RPS_OK && options->eval_data[0] != '\0') {
-        status = open_dataset(
-                run, options->eval_data, &run->eval_data, &eval_rows);
+    if (status == RPS_OK && eval_data != NULL) {
+        status =
+                open_dataset(run, eval_data, data, &run->eval_data, &eval_rows);
         if (status == RPS_OK) {
             status = check_same_shape(run);
         }

@@ -158,3 +158,32 @@ def test_a_checkpoint_of_another_kind_of_model_is_refused(saved):
                           "synthetic:rows=9000,keys=100,seed=1", "--restore",
                           options=["--checkpoint-dir", saved], code=65)
     assert "has no table user_table" in done.stdout + done.stderr
+
+
+def libfm_file(path, rows, longest, seed):
+    draw = numpy.random.default_rng(seed)
+    with open(path, "w", encoding="ascii") as file:
+        for _ in range(rows):
+            keys = draw.integers(0, 50, longest)
+            file.write(f"{2 * int(draw.integers(0, 2)) - 1} " +
+                       " ".join(f"{key}:1" for key in keys) + "\n")
+    return f"libfm:{path}"
+
+
+@pytest.mark.parametrize("lengths", [(6, 3), (3, 6)])
+def test_the_fields_of_libfm_are_those_of_both_inputs(tmp_path, lengths):
+    data = libfm_file(tmp_path / "a", 400, lengths[0], 1)
+    test = libfm_file(tmp_path / "b", 90, lengths[1], 2)
+    flags = ["--data", data, "--eval-data", test, "--batch-size", 50,
+             "--checkpoint-dir", tmp_path / "ck"]
+    first = trainer.train(*flags).stdout
+    again = trainer.train(*flags, "--evaluate").stdout
+    assert trainer.auc_of(first) == trainer.auc_of(again)
+
+
+def test_the_slots_of_feasign_are_those_of_both_inputs(tmp_path):
+    (tmp_path / "a").write_text("1:1 5:1 6:2\n0:1 7:1\n" * 20)
+    (tmp_path / "b").write_text("1:1 5:1 9:3\n0:1 7:4\n")
+    out = trainer.train("--data", f"feasign:{tmp_path / 'a'}", "--eval-data",
+                        f"feasign:{tmp_path / 'b'}", "--batch-size", 4).stdout
+    assert " auc " in out
