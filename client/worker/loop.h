@@ -20,6 +20,7 @@ struct rps_loop {
     uint64_t save_at; /* the chief saves once this step ended; 0: none */
     uint64_t saved;   /* newest step saved by this run */
     double loss;      /* of the last step */
+    bool broken;      /* it was said that the loss is not finite */
     bool left;
 };
 

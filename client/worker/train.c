@@ -100,6 +100,20 @@ loss_scale(const struct rps_run *run)
                                 : run->settings->options->batch_size);
 }
 
+/* Once, until it is finite again. */
+static void
+say_if_broken(struct rps_loop *loop, double loss)
+{
+    if (!isfinite(loss) && !loop->broken) {
+        rps_run_say(loop->run,
+                "loss of step %" PRIu64 " is not finite: the learning rates "
+                "or the start values may be too large; rows whose gradient "
+                "is not finite do not change",
+                loop->step + 1);
+    }
+    loop->broken = !isfinite(loss);
+}
+
 /* Fetch, compute, push. *loss_out is this replica's part. */
 static rps_status
 compute(struct rps_loop *loop, double *loss_out)
@@ -118,12 +132,7 @@ compute(struct rps_loop *loop, double *loss_out)
     }
     input.loss_scale = loss_scale(run);
     rps_model_run(run->model, &input, NULL, loss_out);
-    if (!isfinite(*loss_out)) {
-        rps_run_say(run,
-                "loss of step %" PRIu64 " is not finite: the learning rate "
-                "may be too large",
-                loop->step + 1);
-    }
+    say_if_broken(loop, *loss_out);
     return rps_tables_push(&run->tables, loop->step + 1, &run->error);
 }
 

@@ -187,3 +187,16 @@ def test_the_slots_of_feasign_are_those_of_both_inputs(tmp_path):
     out = trainer.train("--data", f"feasign:{tmp_path / 'a'}", "--eval-data",
                         f"feasign:{tmp_path / 'b'}", "--batch-size", 4).stdout
     assert " auc " in out
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_broken_model_shows_a_loss_that_is_not_finite(tmp_path, workers):
+    log = tmp_path / "log.json"
+    out = trainer.launch("--data", SYNTHETIC, "--batch-size", 100, "--steps",
+                         5, "--sparse-init", "constant:1e30", "--json-log",
+                         log, workers=workers).stdout
+    assert out.count("loss of step 1 is not finite") == workers
+    assert out.count("is not finite: ") == workers
+    losses, done = trainer.log_of(log)
+    assert losses == {step: None for step in range(1, 6)}
+    assert done["final_loss"] is None
