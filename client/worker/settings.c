@@ -12,6 +12,39 @@ rps_text_or_null(const char *text)
     return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
+/* Places in options->origins. */
+enum option_index {
+#define RPS_OPTION_INDEX(scope, name, ...) OPTION_##name,
+    RPS_OPTIONS(RPS_OPTION_INDEX)
+#undef RPS_OPTION_INDEX
+};
+
+/* --predict "$FILE" with an unset FILE is a slip, not "no prediction". */
+static rps_status
+check_not_empty(const struct rps_options *options, struct rps_error *error)
+{
+    const struct {
+        const char *flag, *value;
+        enum option_index index;
+    } texts[] = {
+            {"eval-data", options->eval_data, OPTION_eval_data},
+            {"init-from", options->init_from, OPTION_init_from},
+            {"predict", options->predict, OPTION_predict},
+            {"json-log", options->json_log, OPTION_json_log},
+            {"summary-dir", options->summary_dir, OPTION_summary_dir},
+    };
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (texts[i].value[0] == '\0' &&
+                options->origins[texts[i].index] == RPS_ORIGIN_FLAG) {
+            return rps_fail(error, RPS_E_INVAL,
+                    "--%s has an empty value: give one, or leave it out",
+                    texts[i].flag);
+        }
+    }
+    return RPS_OK;
+}
+
 static bool
 data_kind_known(const char *spec)
 {
@@ -215,7 +248,10 @@ rps_settings_read(struct rps_settings *settings,
     settings->has_test = options->train_rows > 0 ||
                          options->eval_data[0] != '\0' || options->evaluate ||
                          options->predict[0] != '\0';
-    status = check_data(options, error);
+    status = check_not_empty(options, error);
+    if (status == RPS_OK) {
+        status = check_data(options, error);
+    }
     if (status == RPS_OK) {
         status = check_counts(options, error);
     }
