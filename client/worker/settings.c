@@ -45,44 +45,53 @@ check_not_empty(const struct rps_options *options, struct rps_error *error)
     return RPS_OK;
 }
 
-static bool
-data_kind_known(const char *spec)
+#define DATA_FORMS                                           \
+    "criteo:PATH, ml-100k:DIR, libfm:PATH, feasign:PATH or " \
+    "synthetic:rows=N,..."
+
+/* A known kind, and a path where it takes one. */
+static rps_status
+check_spec(const char *flag, const char *spec, struct rps_error *error)
 {
     static const char *const kinds[] = {
-            "criteo:", "ml-100k:", "libfm:", "feasign:", "synthetic:"};
+            "synthetic:", "criteo:", "ml-100k:", "libfm:", "feasign:"};
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (strncmp(spec, kinds[i], strlen(kinds[i])) == 0) {
-            return true;
+        const size_t length = strlen(kinds[i]);
+
+        if (strncmp(spec, kinds[i], length) == 0) {
+            return i == 0 || spec[length] != '\0'
+                           ? RPS_OK
+                           : rps_fail(error, RPS_E_INVAL,
+                                     "--%s=%s: a path is missing behind the "
+                                     "colon",
+                                     flag, spec);
         }
     }
-    return false;
+    return rps_fail(
+            error, RPS_E_INVAL, "--%s=%s: must be " DATA_FORMS, flag, spec);
 }
 
 static rps_status
 check_data(const struct rps_options *options, struct rps_error *error)
 {
-    static const char forms[] = "criteo:PATH, ml-100k:DIR, libfm:PATH, "
-                                "feasign:PATH or synthetic:rows=N,...";
+    rps_status status;
 
     if (options->data[0] == '\0') {
         return rps_fail(
-                error, RPS_E_INVAL, "--data is missing: give %s", forms);
+                error, RPS_E_INVAL, "--data is missing: give " DATA_FORMS);
     }
-    if (!data_kind_known(options->data)) {
-        return rps_fail(error, RPS_E_INVAL, "--data=%s: must be %s",
-                options->data, forms);
+    status = check_spec("data", options->data, error);
+    if (status == RPS_OK && options->eval_data[0] != '\0') {
+        status = check_spec("eval-data", options->eval_data, error);
     }
-    if (options->eval_data[0] != '\0' && !data_kind_known(options->eval_data)) {
-        return rps_fail(error, RPS_E_INVAL, "--eval-data=%s: must be %s",
-                options->eval_data, forms);
-    }
-    if (options->eval_data[0] != '\0' && options->train_rows > 0) {
+    if (status == RPS_OK && options->eval_data[0] != '\0' &&
+            options->train_rows > 0) {
         return rps_fail(error, RPS_E_INVAL,
                 "--train-rows and --eval-data both say what the test rows "
                 "are: give one of them");
     }
-    return RPS_OK;
+    return status;
 }
 
 static rps_status

@@ -200,3 +200,34 @@ def test_a_broken_model_shows_a_loss_that_is_not_finite(tmp_path, workers):
     losses, done = trainer.log_of(log)
     assert losses == {step: None for step in range(1, 6)}
     assert done["final_loss"] is None
+
+
+def test_an_id_that_stands_twice_is_named_by_file_and_line(tmp_path):
+    (tmp_path / "ml-100k.inter").write_text(
+        "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
+        "2\t1\t3\t9\n")
+    users = ["user_id:token\tage:token\tgender:token\toccupation:token\t"
+             "zip_code:token"] + [
+        f"{user}\t30\tM\tnurse\t85711" for user in (7, 2, 5, 2)]
+    items = ["item_id:token\tmovie_title:token_seq\trelease_year:token\t"
+             "class:token_seq"] + [
+        f"{item}\tA\t1995\tDrama" for item in (3, 1, 3)]
+    flags = ["--data", f"ml-100k:{tmp_path}", "--batch-size", 1]
+    for name, lines, place in (("user", users, "user:5"),
+                               ("item", items, "item:4")):
+        good = {"user": users[:4], "item": items[:3], name: lines}
+        for suffix, text in good.items():
+            (tmp_path / f"ml-100k.{suffix}").write_text(
+                "\n".join(text) + "\n")
+        done = trainer.train(*flags, code=65)
+        assert f"{tmp_path}/ml-100k.{place}: column 1: id" in done.stderr
+
+
+def test_data_that_is_not_there_is_said_as_it_is(tmp_path):
+    (tmp_path / ".hidden").write_text("x")
+    done = trainer.train("--data", f"criteo:{tmp_path}", code=66)
+    assert f"the folder {tmp_path} is empty" in done.stderr
+    done = trainer.train("--data", "criteo:", code=64)
+    assert "--data=criteo:: a path is missing" in done.stderr
+    done = trainer.train("--data", "synthetic:rows=200,rows=300", code=64)
+    assert "rows is set twice" in done.stderr

@@ -80,6 +80,9 @@ struct refusal {
 static const struct refusal refusals[] = {
         {NULL, {NULL}, "--data is missing"},
         {"--data=csv:x", {NULL}, "--data=csv:x: must be criteo:PATH"},
+        {"--data=criteo:", {NULL}, "--data=criteo:: a path is missing"},
+        {synthetic, {"--eval-data=libfm:", NULL},
+                "--eval-data=libfm:: a path is missing"},
         {synthetic, {"--eval-data=x", NULL}, "--eval-data=x"},
         {synthetic, {"--train-rows=5", "--eval-data=synthetic:rows=9", NULL},
                 "--train-rows and --eval-data"},
