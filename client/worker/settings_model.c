@@ -98,16 +98,7 @@ read_rule(struct rps_update_rule *rule, const char *which, const char *name,
         return rps_fail(error, RPS_E_INVAL,
                 "--%s-optimizer=%s: must be sgd, adagrad or adam", which, name);
     }
-    if (!(learning_rate > 0.0 && learning_rate <= 1e6)) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--%s-lr=%g: must be above 0 and at most 1e6", which,
-                learning_rate);
-    }
-    if (!(accumulator >= 0.0 && accumulator <= 1e6)) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--%s-accumulator=%g: must be from 0 to 1e6", which,
-                accumulator);
-    }
+    /* learning_rate and accumulator: in the ranges of conf/options.h */
     rule->learning_rate = learning_rate;
     rule->accumulator = (float)accumulator;
     return RPS_OK;

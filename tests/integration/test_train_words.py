@@ -231,3 +231,21 @@ def test_data_that_is_not_there_is_said_as_it_is(tmp_path):
     assert "--data=criteo:: a path is missing" in done.stderr
     done = trainer.train("--data", "synthetic:rows=200,rows=300", code=64)
     assert "rows is set twice" in done.stderr
+
+
+RANGES = {"--sparse-lr": ("1e-30", "1e6"), "--dense-lr": ("1e-30", "1e6"),
+          "--sparse-accumulator": ("0", "1e6")}
+
+
+@pytest.mark.parametrize("flag", RANGES)
+def test_the_ranges_of_the_options_page_are_what_is_taken(flag):
+    low, high = RANGES[flag]
+    page = (programs.ROOT / "docs/OPTIONS.md").read_text()
+    (row,) = [line for line in page.splitlines()
+              if line.startswith(f"| `{flag}` |")]
+    assert f"| {low}..{high} |" in row
+    for value in (low, high):
+        trainer.train("--data", "synthetic:rows=200", flag, value)
+    for value in (f"-{low}" if float(low) else "-1e-9", "1.01e6", "nan"):
+        trainer.train("--data", "synthetic:rows=200", f"{flag}={value}",
+                      code=64)

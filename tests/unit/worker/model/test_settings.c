@@ -92,7 +92,6 @@ static const struct refusal refusals[] = {
         {synthetic, {"--top-mlp=64,2", NULL}, "must be 1"},
         {synthetic, {"--top-mlp=1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", NULL},
                 "at most 16 layers"},
-        {synthetic, {"--sparse-lr=0", NULL}, "--sparse-lr=0"},
         {synthetic, {"--sparse-init=normal:0,1", NULL}, "--sparse-init"},
         {synthetic, {"--sparse-init=uniform:1,0", NULL}, "LOW < HIGH"},
         {synthetic, {"--sparse-init=uniform:1", NULL}, "LOW < HIGH"},
