@@ -307,7 +307,7 @@ say_skipped(
     const uint64_t rows = data != NULL ? rps_dataset_skipped(data) : 0;
 
     if (rows > 0) {
-        rps_run_say(run, "%s: %llu malformed rows were left out", flag,
+        rps_run_say(run, "%s: malformed rows that were left out: %llu", flag,
                 (unsigned long long)rows);
     }
 }

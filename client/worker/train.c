@@ -24,7 +24,7 @@ check_rows(struct rps_run *run)
     }
     if (skipped > 0) {
         (void)snprintf(words, sizeof(words),
-                " (%" PRIu64 " malformed rows were left out)", skipped);
+                " (malformed ones left out: %" PRIu64 ")", skipped);
     }
     run->data_failed = true;
     return rps_fail(&run->error, RPS_E_INVAL,

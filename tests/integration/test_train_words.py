@@ -52,14 +52,15 @@ def test_skipped_rows_are_counted_and_said_once(tmp_path):
              "--checkpoint-dir", tmp_path / "ck"]
     for how in (["--epochs", 3], ["--evaluate"]):
         out = trainer.train(*flags, *how).stdout
-        assert out.count("--data: 3 malformed rows were left out") == 1
-        assert out.count("--eval-data: 1 malformed rows were left out") == 1
+        words = "malformed rows that were left out:"
+        assert out.count(f"--data: {words} 3") == 1
+        assert out.count(f"--eval-data: {words} 1") == 1
 
 
 def test_too_few_rows_say_how_many_were_malformed(tmp_path):
     data = damaged(tmp_path / "a.tsv", 130, (4, 77, 101))
     done = trainer.train("--data", data, "--on-bad-row", "skip", code=65)
-    assert "127 training rows (3 malformed rows were left out)" in done.stderr
+    assert "127 training rows (malformed ones left out: 3)" in done.stderr
 
 
 def start_worker(server, index, *flags, workers=2):
