@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/call.h"
 
-#include "base/text.h"
+#include "base/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +41,12 @@ build(rps_client *client, struct rps_outbox *outbox, uint32_t ps,
                                                    : "too large for memory");
 }
 
-rps_status
-rps_call_range(rps_client *client, uint32_t first, uint32_t end,
-        const struct rps_verb *verb, const char *text,
+/* answers[end - first] or NULL. The ticket is this call's to give away. */
+static rps_status
+ask(rps_client *client, struct rps_ticket_state *ticket, uint32_t first,
+        uint32_t end, const struct rps_verb *verb, const char *text,
         struct rps_answer *answers)
 {
-    struct rps_ticket_state *ticket = rps_ticket_create(client);
     struct rps_outbox outbox;
     rps_status status = ticket != NULL ? RPS_OK : rps_client_nomem();
     uint32_t ps;
@@ -54,7 +54,7 @@ rps_call_range(rps_client *client, uint32_t first, uint32_t end,
     rps_outbox_init(&outbox);
     for (ps = first; status == RPS_OK && ps < end; ps++) {
         status = build(client, &outbox, ps, verb, text,
-                answers != NULL ? &answers[ps] : NULL);
+                answers != NULL ? &answers[ps - first] : NULL);
     }
     if (status != RPS_OK) {
         rps_outbox_abort(client, &outbox);
@@ -63,6 +63,15 @@ rps_call_range(rps_client *client, uint32_t first, uint32_t end,
     }
     rps_outbox_send(client, &outbox, ticket);
     return rps_ticket_settle(ticket, verb->timeout_ms);
+}
+
+rps_status
+rps_call_range(rps_client *client, uint32_t first, uint32_t end,
+        const struct rps_verb *verb, const char *text,
+        struct rps_answer *answers)
+{
+    return ask(client, rps_ticket_create(client), first, end, verb, text,
+            answers != NULL ? &answers[first] : NULL);
 }
 
 rps_status
@@ -78,22 +87,11 @@ rps_call_one(rps_client *client, uint32_t ps, const struct rps_verb *verb,
         const char *text, struct rps_answer *answer)
 {
     struct rps_ticket_state *ticket = rps_ticket_create(client);
-    struct rps_outbox outbox;
-    rps_status status;
 
-    if (ticket == NULL) {
-        return rps_client_nomem();
+    if (ticket != NULL) {
+        ticket->narrow = true;
     }
-    ticket->narrow = true;
-    rps_outbox_init(&outbox);
-    status = build(client, &outbox, ps, verb, text, answer);
-    if (status != RPS_OK) {
-        rps_outbox_abort(client, &outbox);
-        rps_ticket_destroy(ticket);
-        return status;
-    }
-    rps_outbox_send(client, &outbox, ticket);
-    return rps_ticket_settle(ticket, verb->timeout_ms);
+    return ask(client, ticket, ps, ps + 1, verb, text, answer);
 }
 
 struct rps_answer *
@@ -137,14 +135,5 @@ rps_answer_object(const rps_client *client, uint32_t ps,
 bool
 rps_answer_u64(const json_t *object, const char *name, uint64_t *out)
 {
-    const json_t *value = json_object_get(object, name);
-
-    if (json_is_string(value)) {
-        return rps_parse_u64(json_string_value(value), out);
-    }
-    if (!json_is_integer(value) || json_integer_value(value) < 0) {
-        return false;
-    }
-    *out = (uint64_t)json_integer_value(value);
-    return true;
+    return rps_json_whole(json_object_get(object, name), out);
 }

@@ -368,6 +368,18 @@ take_body(struct rps_exchange *exchange, struct rps_channel *channel,
                                   : RPS_OK;
 }
 
+/* A refused request may not have brought its decision: it goes again, for a
+ * PS that has applied it ignores it. */
+static void
+owe_again(const rps_client *client, struct rps_channel *channel,
+        const struct rps_exchange *exchange, const struct rps_header *header)
+{
+    if (header->status != 0 && exchange->carries_decision &&
+            client->decision != NULL) {
+        channel->owes_decision = true;
+    }
+}
+
 /* rps_frame_fn */
 static rps_status
 take_frame(void *context, struct rps_channel *channel,
@@ -396,6 +408,7 @@ take_frame(void *context, struct rps_channel *channel,
     if (status != RPS_OK) {
         return status; /* the exchange stays: lose() ends its ticket */
     }
+    owe_again(context, channel, exchange, header);
     channel->wish_waits = (header->flags & RPS_FLAG_WISH) != 0;
     ticket = exchange->ticket;
     *link = exchange->next;

@@ -3,6 +3,7 @@
  * A job's life as a replica sees it: begin (the chief), join, the end of a
  * step, and the decision that goes from PS 0 to every PS through the client.
  */
+#include "base/json.h"
 #include "client/call.h"
 #include "client/watch.h"
 
@@ -110,20 +111,13 @@ read_start(const rps_client *client, const json_t *object, rps_start *start)
 static char *
 restore_text(uint32_t epoch, uint64_t step, const rps_terms *terms)
 {
-    char *text = NULL;
-    json_t *object = json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I}", "epoch",
-            (json_int_t)epoch, "step", (json_int_t)step, "mode",
+    return rps_json_text(json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I}",
+            "epoch", (json_int_t)epoch, "step", (json_int_t)step, "mode",
             terms->mode == RPS_MODE_SYNC ? "sync" : "async", "combine",
             terms->combine == RPS_COMBINE_MEAN ? "mean" : "sum", "replicas",
             (json_int_t)terms->replica_count, "step_timeout_ms",
             (json_int_t)terms->step_timeout_ms, "step_bytes_max",
-            (json_int_t)terms->step_bytes_max);
-
-    if (object != NULL) {
-        text = json_dumps(object, JSON_COMPACT);
-    }
-    json_decref(object);
-    return text;
+            (json_int_t)terms->step_bytes_max));
 }
 
 /* --- begin --------------------------------------------------------------- */
@@ -157,7 +151,7 @@ check_terms(const rps_terms *terms, uint64_t step, rps_terms *out)
     return RPS_OK;
 }
 
-/* One above all that the servers know. */
+/* One above all that the servers and their checkpoints know. */
 static rps_status
 next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
 {
@@ -170,13 +164,16 @@ next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
 
     for (ps = 0; status == RPS_OK && ps < client->channel_count; ps++) {
         json_t *object = NULL;
-        uint64_t epoch = 0;
+        uint64_t epoch = 0, saved = 0;
 
         status = rps_answer_object(client, ps, &answers[ps], &object);
-        if (status == RPS_OK && !rps_answer_u64(object, "epoch", &epoch)) {
+        if (status == RPS_OK &&
+                (!rps_answer_u64(object, "epoch", &epoch) ||
+                        !rps_answer_u64(object, "checkpoint_epoch", &saved))) {
             status = malformed(client, ps, "epoch");
         }
         largest = epoch > largest ? epoch : largest;
+        largest = saved > largest ? saved : largest;
         json_decref(object);
         rps_answer_finish(&answers[ps]);
     }
@@ -276,17 +273,11 @@ wish_names(uint32_t wishes)
 static char *
 step_end_text(const rps_client *client, double loss, uint32_t wishes)
 {
-    char *text = NULL;
-    json_t *object =
+    /* jansson writes 17 digits: the loss arrives bit for bit */
+    return rps_json_text(
             json_pack("{s:I, s:o, s:o}", "rank", (json_int_t)client->rank,
                     "loss", isfinite(loss) ? json_real(loss) : json_null(),
-                    "wishes", wish_names(wishes));
-
-    if (object != NULL) {
-        text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    }
-    json_decref(object);
-    return text;
+                    "wishes", wish_names(wishes)));
 }
 
 /* Answered by PS 0 when the mode allows it: no limit of ours. */
@@ -342,8 +333,9 @@ rps_job_join(rps_client *client, rps_start *start_out)
 static rps_status
 add_wishes_of(rps_client *client, uint32_t ps, uint32_t *wishes)
 {
-    struct rps_verb verb = {
-            .opcode = RPS_OP_PING, .timeout_ms = client->request_timeout_ms};
+    struct rps_verb verb = {.opcode = RPS_OP_PING,
+            .bare = true, /* a PING applies nothing */
+            .timeout_ms = client->request_timeout_ms};
     struct rps_answer answer = {0};
     json_t *object = NULL;
     const json_t *name;
@@ -402,8 +394,9 @@ owe(rps_client *client, struct rps_answer *answer)
     }
 }
 
+/* The chief's leave is answered with the last decision of the job. */
 static rps_status
-take_decision(rps_client *client, uint64_t step, bool leaves,
+take_decision(rps_client *client, uint64_t step, bool leaves_last,
         struct rps_answer *answer, rps_decision *decision_out)
 {
     struct rps_wire_decision wire = {0};
@@ -414,14 +407,14 @@ take_decision(rps_client *client, uint64_t step, bool leaves,
                                 : rps_fail(&error, RPS_E_CORRUPT,
                                           "STEP_END without a decision");
 
-    /* the chief's leave is answered after the last step of the others */
     if (status == RPS_OK && wire.step != step &&
-            !(leaves && wire.step > step)) {
+            !(leaves_last && wire.step > step)) {
         status = rps_fail(&error, RPS_E_CORRUPT,
                 "a decision of step %" PRIu64 " for step %" PRIu64, wire.step,
                 step);
     }
     if (status != RPS_OK) {
+        rps_decision_finish(&wire);
         return rps_client_fail(status, "PS 0 (%s): %s",
                 client->channels[0]->address, error.text);
     }
@@ -460,8 +453,9 @@ rps_step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
         status = step_end(client, step, loss, wishes, &answer);
     }
     if (status == RPS_OK) {
-        status = take_decision(client, step, (wishes & RPS_WISH_LEAVE) != 0,
-                &answer, decision_out);
+        status = take_decision(client, step,
+                client->rank == 0 && (wishes & RPS_WISH_LEAVE) != 0, &answer,
+                decision_out);
     }
     rps_answer_finish(&answer);
     return status;

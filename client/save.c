@@ -5,6 +5,7 @@
  * is one that all have. A failure before the first COMMIT is taken back
  * everywhere.
  */
+#include "base/json.h"
 #include "client/call.h"
 #include "client/manifest.h"
 
@@ -130,15 +131,10 @@ static rps_status
 commit(rps_client *client, uint64_t step, const char *manifest, uint32_t keep)
 {
     struct rps_verb verb = save_verb(step);
-    char *text = NULL;
-    json_t *object = json_pack("{s:s, s:I, s:s}", "action", "commit", "keep",
-            (json_int_t)keep, "manifest", manifest);
+    char *text = rps_json_text(json_pack("{s:s, s:I, s:s}", "action", "commit",
+            "keep", (json_int_t)keep, "manifest", manifest));
     rps_status status = RPS_OK;
 
-    if (object != NULL) {
-        text = json_dumps(object, JSON_COMPACT);
-    }
-    json_decref(object);
     if (text == NULL) {
         return rps_client_nomem();
     }

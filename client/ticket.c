@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REPORT_MS 10000u /* a line while waiting */
+
 struct rps_ticket_state *
 rps_ticket_create(rps_client *client)
 {
@@ -78,12 +80,11 @@ rps_ticket_find(const rps_client *client, uint64_t id)
     return ticket;
 }
 
-/* Names the servers that have not answered. */
-static rps_status
-timed_out(const struct rps_ticket_state *ticket, uint32_t timeout_ms)
+/* The servers that have not answered, and what they were asked. */
+static void
+name_waiting(const struct rps_ticket_state *ticket, struct rps_text *names)
 {
-    struct rps_text names = {0};
-    rps_status status;
+    bool first = true;
     uint32_t i;
 
     for (i = 0; i < ticket->client->channel_count; i++) {
@@ -94,35 +95,80 @@ timed_out(const struct rps_ticket_state *ticket, uint32_t timeout_ms)
             exchange = exchange->next;
         }
         if (exchange != NULL) {
-            rps_text_add(&names, "%sPS %u (%s) to %s",
-                    names.length > 0 ? ", " : "", channel->ps, channel->address,
-                    rps_opcode_str(exchange->opcode));
+            rps_text_add(names, "%sPS %u (%s) to %s%s", first ? "" : ", ",
+                    channel->ps, channel->address,
+                    rps_opcode_str(exchange->opcode),
+                    exchange->opcode == RPS_OP_STEP_END
+                            ? ", which waits for the other replicas (its log "
+                              "names them)"
+                            : "");
+            first = false;
         }
     }
+}
+
+static rps_status
+timed_out(const struct rps_ticket_state *ticket, uint32_t timeout_ms)
+{
+    struct rps_text names = {0};
+    rps_status status;
+
+    name_waiting(ticket, &names);
     status = rps_client_fail(RPS_E_TIMEOUT, "no answer in %u ms from %s",
             timeout_ms, names.bytes != NULL ? names.bytes : "the servers");
     rps_text_finish(&names);
     return status;
 }
 
+static void
+report_wait(const struct rps_ticket_state *ticket, uint64_t passed_ms)
+{
+    const rps_client *client = ticket->client;
+    struct rps_text line = {0};
+
+    rps_text_add(&line, "waiting since %u s for an answer of ",
+            (uint32_t)(passed_ms / 1000));
+    name_waiting(ticket, &line);
+    if (line.bytes != NULL) {
+        client->report(client->report_context, line.bytes);
+    }
+    rps_text_finish(&line);
+}
+
+/* The nearer of the end of the wait and the next line; -1: neither. */
+static int
+wait_ms(uint64_t passed, uint32_t timeout_ms, uint64_t report_at)
+{
+    uint64_t until = report_at;
+
+    if (timeout_ms != 0 && timeout_ms < until) {
+        until = timeout_ms;
+    }
+    if (until == UINT64_MAX) {
+        return -1;
+    }
+    until = until > passed ? until - passed : 0;
+    return until > INT_MAX ? INT_MAX : (int)until;
+}
+
 rps_status
 rps_ticket_wait(struct rps_ticket_state *ticket, uint32_t timeout_ms)
 {
     uint64_t start = rps_clock_ms();
+    uint64_t report_at =
+            ticket->client->report != NULL ? REPORT_MS : UINT64_MAX;
 
     while (!ticket->done) {
         uint64_t passed = rps_clock_ms() - start;
-        int left = -1;
 
         if (timeout_ms != 0 && passed >= timeout_ms) {
             return timed_out(ticket, timeout_ms);
         }
-        if (timeout_ms != 0) {
-            uint64_t wait = timeout_ms - passed;
-
-            left = wait > INT_MAX ? INT_MAX : (int)wait;
+        if (passed >= report_at) {
+            report_wait(ticket, passed);
+            report_at += REPORT_MS;
         }
-        rps_client_move(ticket->client, left);
+        rps_client_move(ticket->client, wait_ms(passed, timeout_ms, report_at));
     }
     if (ticket->status != RPS_OK) {
         return rps_client_fail_with(ticket->status, &ticket->error);

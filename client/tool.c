@@ -3,8 +3,10 @@
  * What operators' tools ask: STAT, PING, wishes, SHUTDOWN, and the newest
  * checkpoint that all servers have.
  */
+#include "base/text.h"
 #include "client/call.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,6 +116,29 @@ struct steps {
     size_t count;
 };
 
+/* A folder that does not count is passed over, but not in silence. */
+static void
+report_unusable(const rps_client *client, uint32_t ps, const json_t *object)
+{
+    const json_t *list = json_object_get(object, "checkpoints_unusable");
+    size_t i;
+
+    for (i = 0; client->report != NULL && i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        const char *why = json_string_value(json_object_get(entry, "why"));
+        char *line = rps_format("PS %u: the checkpoint of step %" PRIu64
+                                " cannot be used: %s",
+                ps,
+                (uint64_t)json_integer_value(json_object_get(entry, "step")),
+                why != NULL ? why : "no reason given");
+
+        if (line != NULL) {
+            client->report(client->report_context, line);
+        }
+        free(line);
+    }
+}
+
 static rps_status
 read_steps(const rps_client *client, uint32_t ps,
         const struct rps_answer *answer, struct steps *steps)
@@ -138,6 +163,7 @@ read_steps(const rps_client *client, uint32_t ps,
     if (steps->at == NULL) {
         status = rps_client_nomem();
     }
+    report_unusable(client, ps, object);
     json_decref(object);
     return status;
 }

@@ -60,7 +60,7 @@ warn_of_variable(const struct rps_reader *reader, const char *entry)
             strcmp(rps_option_variable(name, variable), written) == 0) {
         return;
     }
-    meant = rps_option_meant(name, RPS_SCOPE_JOB | RPS_SCOPE_BENCH, false);
+    meant = rps_option_meant(name, RPS_SCOPE_JOB, false);
     (void)fprintf(stderr, "%s: warning: variable %s is no option",
             reader->program, rps_printable(&quoted, written));
     if (meant != NULL) {
@@ -106,8 +106,7 @@ read_member(const struct rps_reader *reader, const char *key,
     const struct rps_option_def *def = rps_option_find(key);
 
     if (def == NULL) {
-        const char *meant =
-                rps_option_meant(key, RPS_SCOPE_JOB | RPS_SCOPE_BENCH, false);
+        const char *meant = rps_option_meant(key, RPS_SCOPE_JOB, false);
         return rps_cluster_refuse(error, "E_OPTION",
                 "recps: no option %s%s%s%s", rps_quote(&quoted, key),
                 meant == NULL ? "" : "; did you mean \"",
@@ -194,7 +193,7 @@ least_level(const struct rps_options *options)
 static void
 log_notes(const struct rps_options *options, uint32_t scope)
 {
-    const bool tool = (scope & (RPS_SCOPE_TOOL | RPS_SCOPE_BENCH)) != 0;
+    const bool tool = (scope & RPS_SCOPE_TOOL) != 0;
     enum rps_log_level least = least_level(options);
     const char *note = options->cluster.notes;
 
@@ -232,7 +231,7 @@ rps_options_read(struct rps_options *options, uint32_t scope,
     int code = RPS_EXIT_GO_ON;
 
     rps_cluster_options_init(&cluster);
-    cluster.task_optional = (scope & (RPS_SCOPE_TOOL | RPS_SCOPE_BENCH)) != 0;
+    cluster.task_optional = (scope & RPS_SCOPE_TOOL) != 0;
     if (!rps_options_default(options)) {
         (void)fprintf(stderr, "%s: out of memory\n", program);
         return RPS_EXIT_MEMORY;

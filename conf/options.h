@@ -20,7 +20,6 @@
 #define RPS_SCOPE_SERVER 1u /* recpsd */
 #define RPS_SCOPE_TRAIN  2u /* recps-train */
 #define RPS_SCOPE_TOOL   4u /* recps */
-#define RPS_SCOPE_BENCH  8u /* recps-bench */
 #define RPS_SCOPE_JOB    (RPS_SCOPE_SERVER | RPS_SCOPE_TRAIN | RPS_SCOPE_TOOL)
 
 /*
@@ -37,10 +36,10 @@
   X(RPS_SCOPE_JOB, job_id, STRING, "recps", "", "1..128", "name of the job; members of another are refused") \
   X(RPS_SCOPE_JOB, job_seed, U64, "0", "", "", "routes keys to servers; fixed for a checkpoint's life") \
   X(RPS_SCOPE_JOB, connect_timeout, SECONDS, "300", "s", "0..86400", "how long to wait for unreachable servers") \
-  X(RPS_SCOPE_JOB, step_timeout, SECONDS, "60", "s", "0.1..86400", "how long a step waits for a lost replica") \
+  X(RPS_SCOPE_JOB, step_timeout, SECONDS, "60", "s", "0.1..86400", "how long a step waits for a replica that is lost or does not end it") \
   X(RPS_SCOPE_JOB, step_bytes_max, BYTES, "256MiB", "bytes", "4KiB..1TiB", "a replica's push of one step to one server") \
-  X(RPS_SCOPE_JOB | RPS_SCOPE_BENCH, log_level, CHOICE, "info", "", "debug|info|warn|error", "least severe line that is logged") \
-  X(RPS_SCOPE_JOB | RPS_SCOPE_BENCH, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
+  X(RPS_SCOPE_JOB, log_level, CHOICE, "info", "", "debug|info|warn|error", "least severe line that is logged") \
+  X(RPS_SCOPE_JOB, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
   X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \
   X(RPS_SCOPE_SERVER, port_file, STRING, "", "", "", "write the port that was bound to this file (port 0)") \
   X(RPS_SCOPE_SERVER, auth, CHOICE, "", "", "|none", "none: serve any peer also on a non-loopback address") \
@@ -128,9 +127,9 @@ bool rps_option_given(const struct rps_options *options, const char *name);
  * was printed as --check-config asks. Where it goes on, the log is set up
  * (level, format) and cluster.notes are logged.
  *
- * usage: "usage: PROGRAM ..." or what stands behind that.
- * stop_at_operand: the first argument that is no flag ends the flags (recps,
- * recps-bench: it is the subcommand). Otherwise an operand is refused.
+ * usage: the first lines of --help, "usage: PROGRAM ..." and what it is for.
+ * stop_at_operand: the first argument that is no flag ends the flags (recps:
+ * it is the subcommand). Otherwise an operand is refused.
  */
 int rps_options_read(struct rps_options *options, uint32_t scope,
         const char *program, const char *usage, bool stop_at_operand, int argc,

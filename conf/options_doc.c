@@ -84,7 +84,8 @@ print_document(void)
             "launch`). All programs of a\njob "
             "share one `recps` object: each takes its own options and skips "
             "the others'.\n`conf/examples/recpsd.json` has every option with "
-            "its default.\n\n"
+            "its default. `recps-bench` has flags of its own:\n`recps-bench "
+            "--help`.\n\n"
             "## Flags that find the cluster, and actions\n\n"
             "These have no variable and no JSON key. `TF_CONFIG.md` says how "
             "the cluster is read.\n\n");

@@ -17,7 +17,7 @@ const struct rps_option_def rps_option_table[] = {RPS_OPTIONS(RPS_OPTION_ROW)};
 const size_t rps_option_count =
         sizeof(rps_option_table) / sizeof(rps_option_table[0]);
 
-#define ALL (RPS_SCOPE_JOB | RPS_SCOPE_BENCH)
+#define ALL RPS_SCOPE_JOB
 /* clang-format off */
 const struct rps_flag_def rps_flag_table[] = {
     {ALL, "tf_config", "JSON|@FILE", "the cluster, instead of TF_CONFIG_FILE and TF_CONFIG"},
@@ -31,7 +31,7 @@ const struct rps_flag_def rps_flag_table[] = {
     {ALL, "num_workers", "N", "workers of the job, where TF_CONFIG does not list all"},
     {ALL, "allow_unknown_roles", "", "ignore roles of the cluster that recps does not know"},
     {RPS_SCOPE_SERVER, "check_config", "", "print how TF_CONFIG is understood; exit 0, or 78 if it is refused"},
-    {RPS_SCOPE_SERVER | RPS_SCOPE_TOOL | RPS_SCOPE_BENCH, "json", "", "answer in JSON"},
+    {RPS_SCOPE_SERVER | RPS_SCOPE_TOOL, "json", "", "answer in JSON"},
     {ALL, "help", "", "print this text"},
     {ALL, "version", "", "print the version"},
 };
@@ -40,8 +40,7 @@ const size_t rps_flag_count =
         sizeof(rps_flag_table) / sizeof(rps_flag_table[0]);
 
 const struct rps_program rps_program_table[] = {{RPS_SCOPE_SERVER, "recpsd"},
-        {RPS_SCOPE_TRAIN, "recps-train"}, {RPS_SCOPE_TOOL, "recps"},
-        {RPS_SCOPE_BENCH, "recps-bench"}};
+        {RPS_SCOPE_TRAIN, "recps-train"}, {RPS_SCOPE_TOOL, "recps"}};
 const size_t rps_program_count =
         sizeof(rps_program_table) / sizeof(rps_program_table[0]);
 

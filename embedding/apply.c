@@ -19,6 +19,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ struct apply {
     struct rps_step step;
     uint64_t *promised; /* [shard_count] rows reserved and not yet made */
     float *sums;        /* [slice_keys][dim] */
+    float *before;      /* [dim + slot floats] the row before its step */
     size_t slice_keys;
     struct rps_combined slice[SLICE_KEYS];
 };
@@ -91,7 +93,28 @@ release(struct apply *apply)
     }
 }
 
-static void
+/*
+ * A step whose result is not finite (a huge gradient or rate) is taken back:
+ * such a row could be neither saved nor trained on.
+ */
+static bool
+step_row_locked(
+        struct apply *apply, float *row, const struct rps_combined *combined)
+{
+    const struct rps_table *table = apply->table;
+    const size_t floats = table->spec.dim + table->slot_floats;
+
+    memcpy(apply->before, row, floats * sizeof(*row));
+    rps_step_row(&apply->step, row, combined->gradient, combined->live);
+    if (table->kernels.finite(row, floats)) {
+        return true;
+    }
+    memcpy(row, apply->before, floats * sizeof(*row));
+    return false;
+}
+
+/* False: the step was refused. */
+static bool
 step_key_locked(struct apply *apply, size_t shard_index,
         const struct rps_combined *combined)
 {
@@ -109,15 +132,17 @@ step_key_locked(struct apply *apply, size_t shard_index,
         place = rps_table_new_row_locked(
                 table, shard, combined->hash, combined->key);
     }
-    rps_step_row(&apply->step, rps_shard_row_locked(shard, place),
-            combined->gradient, combined->live);
+    if (!step_row_locked(apply, rps_shard_row_locked(shard, place), combined)) {
+        return false;
+    }
     meta = &place.line->meta[place.lane];
     *meta = rps_meta_make(apply->update->step,
             rps_uses_add(RPS_META_USES(*meta), combined->uses, draw));
     apply->report->applied++;
+    return true;
 }
 
-/* A sum that overflowed is refused like a gradient that was not finite. */
+/* What overflowed is refused like a gradient that was not finite. */
 static void
 refuse_sum(struct apply *apply, const struct rps_group *group)
 {
@@ -150,8 +175,9 @@ step_slice(struct apply *apply, size_t shard_index, size_t start, size_t count)
     }
     pthread_mutex_lock(&shard->lock);
     for (size_t i = 0; i < count; i++) {
-        if (apply->slice[i].gradient != NULL) {
-            step_key_locked(apply, shard_index, &apply->slice[i]);
+        if (apply->slice[i].gradient != NULL &&
+                !step_key_locked(apply, shard_index, &apply->slice[i])) {
+            refuse_sum(apply, &apply->grouping.groups[start + i]);
         }
     }
     pthread_mutex_unlock(&shard->lock);
@@ -185,7 +211,10 @@ prepare(struct apply *apply, const struct rps_contribution *contributions,
     apply->promised =
             calloc(apply->table->shard_count, sizeof(*apply->promised));
     apply->sums = malloc(apply->slice_keys * dim * sizeof(*apply->sums));
-    if (apply->promised == NULL || apply->sums == NULL) {
+    apply->before =
+            malloc((dim + apply->table->slot_floats) * sizeof(*apply->before));
+    if (apply->promised == NULL || apply->sums == NULL ||
+            apply->before == NULL) {
         return RPS_E_NOMEM;
     }
     status =
@@ -233,5 +262,6 @@ rps_table_apply(struct rps_table *table, const struct rps_update *update,
     rps_grouping_finish(&apply.grouping);
     free(apply.promised);
     free(apply.sums);
+    free(apply.before);
     return status;
 }

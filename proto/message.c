@@ -168,7 +168,9 @@ const void *
 rps_message_array(
         const struct rps_message *message, const struct rps_section *section)
 {
-    return message->frame + section->offset;
+    /* the offset of nothing was not checked */
+    return section->bytes > 0 ? message->frame + section->offset
+                              : message->frame;
 }
 
 const struct rps_section *

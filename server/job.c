@@ -225,7 +225,8 @@ all_joining(const struct rps_job *job)
             return false;
         }
     }
-    return job->begun;
+    /* who joins a job that has started waits for the next epoch */
+    return job->begun && !job->started;
 }
 
 static void

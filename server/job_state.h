@@ -26,6 +26,7 @@ struct rps_replica {
     uint32_t wishes;
     struct rps_parked *joining; /* its STEP_END(0) */
     struct rps_parked *waiting; /* its STEP_END(ended) */
+    uint64_t waiting_ms;        /* clock when that came */
 };
 
 struct rps_job {
@@ -47,6 +48,8 @@ struct rps_job {
     uint64_t save_step;            /* async: the barrier m; 0: none */
     bool save_ready;               /* the chief was told to save m */
     uint64_t report_ms; /* clock of the next "waiting" line; 0: none */
+    uint64_t saved_ms;  /* clock of the last COMMIT or ABORT; 0: none */
+    uint64_t timer_due; /* clock until which the timer sleeps */
 };
 
 /** Members 0..count-1 exist; false: no memory. */

@@ -3,6 +3,7 @@
  * Owns STEP_END of steps 1, 2, …: decisions of sync, the save barrier of
  * async, and when the chief's leave is answered. README.md has the rules.
  */
+#include "base/clock.h"
 #include "server/job_state.h"
 
 #include <assert.h>
@@ -323,9 +324,11 @@ void
 rps_job_saved_locked(
         struct rps_job *job, uint64_t step, struct rps_answers *answers)
 {
+    job->saved_ms = rps_clock_ms();
     if (job->save_ready && job->save_step == step) {
         open_barrier_locked(job, answers);
     }
+    rps_job_wake_locked(job);
 }
 
 /* STEP_END */
@@ -487,6 +490,7 @@ end_step_locked(struct rps_request *request, struct rps_job *job,
                 &request->error, RPS_E_NOMEM, "STEP_END: no memory to wait");
     }
     member->waiting = parked;
+    member->waiting_ms = rps_clock_ms();
     if (rank == 0) {
         grant_wishes_locked(job, ending->wishes);
     }
@@ -503,7 +507,9 @@ end_step_locked(struct rps_request *request, struct rps_job *job,
     } else {
         advance_async_locked(job, &request->answers, rank);
     }
-    rps_job_wake_locked(job);
+    if (job->timer_due == UINT64_MAX) { /* else it looks again in time */
+        rps_job_wake_locked(job);
+    }
     return RPS_OK;
 }
 

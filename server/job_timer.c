@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the one timer thread: replicas that were lost without `leave`, and
- * those that never came. It sleeps until one of them is due.
+ * Owns the one timer thread: replicas that were lost without `leave`, those
+ * that do not end a step that others wait for, and those that never came. It
+ * sleeps until one of them is due.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define NEVER_MS    UINT64_MAX
@@ -84,6 +86,14 @@ check_lost_locked(
     return due;
 }
 
+/* Is this one waited for? */
+static bool
+is_missing(const struct rps_job *job, const struct rps_replica *member)
+{
+    return job->started ? member->waiting == NULL && !member->left
+                        : member->joining == NULL;
+}
+
 /* "1, 3, 4 and 12 more"; free(). */
 static char *
 missing_ranks(const struct rps_job *job)
@@ -92,7 +102,7 @@ missing_ranks(const struct rps_job *job)
     uint32_t missing = 0;
 
     for (uint32_t rank = 0; rank < rps_job_replicas(job); rank++) {
-        if (job->members[rank].joining != NULL) {
+        if (!is_missing(job, &job->members[rank])) {
             continue;
         }
         if (missing < RANKS_SHOWN) {
@@ -136,11 +146,90 @@ check_report_locked(struct rps_job *job, uint64_t now, char **line_out)
     return job->report_ms;
 }
 
+/* The others wait for the chief's disk, as long as it takes. */
+static bool
+chief_saves(const struct rps_job *job)
+{
+    const struct rps_service *service = job->service;
+    const bool asked = (job->last.wishes & RPS_WISH_SAVE) != 0;
+
+    return job->save_ready ||
+           (asked && !(service->saved &&
+                             service->saved_step >= job->last.save_step));
+}
+
+/* check_lost_locked() ends the wait for these, and says more. */
+static bool
+somebody_is_lost(const struct rps_job *job)
+{
+    for (uint32_t rank = 0; rank < rps_job_replicas(job); rank++) {
+        if (job->members[rank].lost_ms != 0 && !job->members[rank].left) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The longest wait at a step's end: since when (0: nobody waits that way),
+ * and which step. The chief that leaves waits for the end, not for a step. */
+static uint64_t
+longest_wait(const struct rps_job *job, uint64_t *step_out)
+{
+    uint64_t since = 0;
+
+    for (uint32_t rank = 0; rank < rps_job_replicas(job); rank++) {
+        const struct rps_replica *member = &job->members[rank];
+
+        if (member->waiting != NULL && !(rank == 0 && member->left) &&
+                (since == 0 || member->waiting_ms < since)) {
+            since = member->waiting_ms;
+            *step_out = member->ended;
+        }
+    }
+    return since != 0 && job->saved_ms > since ? job->saved_ms : since;
+}
+
+/* A step that some have ended and others have not: a line every 10 s, and
+ * TIMEOUT after step_timeout, though all are connected. */
+static uint64_t
+check_stalled_locked(struct rps_job *job, uint64_t now,
+        struct rps_answers *answers, char **line_out)
+{
+    uint64_t step = 0;
+    const uint64_t since = job->started ? longest_wait(job, &step) : 0;
+    uint64_t report = since + REPORT_MS;
+    char why[512];
+    char *ranks;
+
+    if (since == 0 || chief_saves(job) || somebody_is_lost(job)) {
+        return NEVER_MS;
+    }
+    report = job->report_ms > report ? job->report_ms : report;
+    if (now < report && now < since + timeout_of(job)) {
+        return report < since + timeout_of(job) ? report
+                                                : since + timeout_of(job);
+    }
+    ranks = missing_ranks(job);
+    snprintf(why, sizeof(why),
+            "step %" PRIu64 " waits since %.1f s for rank %s, which did not"
+            " end it (stopped, or slow?); --step-timeout is %.1f s",
+            step, (double)(now - since) / 1000.0, ranks == NULL ? "?" : ranks,
+            (double)timeout_of(job) / 1000.0);
+    free(ranks);
+    if (now >= since + timeout_of(job)) {
+        rps_job_fail_waiting_locked(job, answers, RPS_E_TIMEOUT, why);
+    }
+    *line_out = strdup(why);
+    job->report_ms = now + REPORT_MS;
+    return job->report_ms;
+}
+
 static void
 sleep_until_locked(struct rps_job *job, uint64_t due)
 {
     struct timespec at;
 
+    job->timer_due = due;
     if (due == NEVER_MS) {
         pthread_cond_wait(&job->timer_cond, &job->service->lock);
         return;
@@ -162,6 +251,7 @@ rps_job_timer_main(void *context)
         char *line = NULL;
         uint64_t now = rps_clock_ms();
         uint64_t lost = check_lost_locked(job, now, &answers);
+        uint64_t stalled = check_stalled_locked(job, now, &answers, &line);
         uint64_t report = check_report_locked(job, now, &line);
 
         if (answers.first != NULL || line != NULL) {
@@ -175,6 +265,7 @@ rps_job_timer_main(void *context)
             pthread_mutex_lock(&service->lock);
             continue; /* things may have moved meanwhile */
         }
+        report = stalled < report ? stalled : report;
         sleep_until_locked(job, lost < report ? lost : report);
     }
     pthread_mutex_unlock(&service->lock);

@@ -107,22 +107,43 @@ continues(const struct rps_pushed *push, const struct rps_header *header)
 }
 
 static void
-begin(struct rps_request *request, struct rps_pushed *push)
+open_push(struct rps_pushed *push, const struct rps_header *header)
 {
-    const struct rps_header *header = &request->message->header;
-    rps_status status = RPS_OK;
-
     rps_pushed_clear(push);
     push->open = true;
     push->step = header->step;
     push->number = header->number;
     push->epoch = header->epoch;
+}
+
+static void
+begin(struct rps_request *request, struct rps_pushed *push)
+{
+    rps_status status = RPS_OK;
+
+    open_push(push, &request->message->header);
     if (is_sync(request->service)) {
         status = judge_sync(request, push);
     }
     if (status != RPS_OK) {
         settle(push, status, &request->error);
     }
+}
+
+/* NaN means the table's; an infinite one would ruin every row. */
+static rps_status
+check_rates(const struct rps_parts *parts, struct rps_error *error)
+{
+    for (size_t i = 0; i < parts->count; i++) {
+        const struct rps_table_part *part = &parts->items[i];
+
+        if (isinf(part->rows->learning_rate)) {
+            return rps_fail(error, RPS_E_INVAL,
+                    "table %s: the learning rate is infinite",
+                    part->spec->name);
+        }
+    }
+    return RPS_OK;
 }
 
 static rps_status
@@ -135,6 +156,9 @@ check_sections(struct rps_request *request)
 
     if (status == RPS_OK) {
         status = rps_parts_status(&parts);
+    }
+    if (status == RPS_OK) {
+        status = check_rates(&parts, &request->error);
     }
     rps_parts_finish(&parts);
     return status;
@@ -193,7 +217,8 @@ keep_frame(struct rps_request *request, struct rps_pushed *push)
     return RPS_OK;
 }
 
-/* Give the push to the decision of its step; a second one is dropped. */
+/* Give the push to the decision of its step; a second one is dropped. The
+ * decision may have come since the first frame of this push. */
 static rps_status
 store(struct rps_request *request, struct rps_pushed *push)
 {
@@ -203,7 +228,12 @@ store(struct rps_request *request, struct rps_pushed *push)
 
     pthread_mutex_lock(&service->lock);
     to = &service->contributed[request->session->rank];
-    if (!rps_verdicts_find(&to->verdicts, push->step, &verdict)) {
+    if (rps_verdicts_find(&to->verdicts, push->step, &verdict)) {
+        (void)rps_fail(&request->error, verdict,
+                "step %" PRIu64 " was pushed before", push->step);
+    } else if (push->step <= atomic_load(&service->step)) {
+        verdict = late(request, push->step);
+    } else {
         rps_pushed_clear(&to->push);
         to->push = *push;
         to->stored = true;
@@ -269,7 +299,9 @@ take_frame(struct rps_request *request, struct rps_pushed *push, bool more)
 {
     rps_status status = check_sections(request);
 
-    if (status == RPS_OK && !applies_in_place(request, push)) {
+    /* a frame without sections adds nothing, and would not be bounded */
+    if (status == RPS_OK && request->message->section_count > 0 &&
+            !applies_in_place(request, push)) {
         status = keep_frame(request, push);
     }
     if (status == RPS_OK && !more) {
@@ -303,4 +335,19 @@ rps_serve_push(struct rps_request *request)
         rps_pushed_clear(push);
     }
     return status;
+}
+
+void
+rps_push_refuse(struct rps_request *request, rps_status status)
+{
+    struct rps_pushed *push = &request->session->push;
+    const struct rps_header *header = &request->message->header;
+
+    if (!continues(push, header)) {
+        open_push(push, header);
+    }
+    settle(push, status, &request->error);
+    if ((header->flags & RPS_FLAG_MORE) == 0) {
+        rps_pushed_clear(push);
+    }
 }

@@ -4,7 +4,6 @@
  * with no lock held, never after its session was closed.
  */
 #include "base/log.h"
-#include "base/text.h"
 #include "server/state.h"
 
 #include <assert.h>
@@ -58,15 +57,6 @@ rps_reply_build(struct rps_service *service, struct rps_session *session,
     return frame;
 }
 
-char *
-rps_json_text(json_t *value)
-{
-    char *text = value != NULL ? json_dumps(value, JSON_COMPACT) : NULL;
-
-    json_decref(value);
-    return text;
-}
-
 rps_status
 rps_request_json(struct rps_request *request, json_t **out)
 {
@@ -107,10 +97,7 @@ rps_json_u64(const json_t *object, const char *key, uint64_t max,
     if (field == NULL || json_is_null(field)) {
         return RPS_OK;
     }
-    if (json_is_integer(field) && json_integer_value(field) >= 0) {
-        number = (uint64_t)json_integer_value(field);
-    } else if (!json_is_string(field) ||
-               !rps_parse_u64(json_string_value(field), &number)) {
+    if (!rps_json_whole(field, &number)) {
         return rps_fail(error, RPS_E_INVAL,
                 "%s must be an unsigned integer or its decimal string", key);
     }

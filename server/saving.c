@@ -228,12 +228,11 @@ plan_save(struct rps_request *request, const json_t *object, const char *action,
                 " --checkpoint-dir, the same for the whole job",
                 request->service->options.ps_index);
     }
-    if (strcmp(action, "prepare") == 0 &&
-            is_preparing_elsewhere(
-                    request->service, request->session->client)) {
+    if (is_preparing_elsewhere(request->service, request->session->client)) {
         return rps_fail(&request->error, RPS_E_RETRY_LATER,
-                "SAVE prepare: another client has prepared a checkpoint and"
-                " neither committed nor aborted it yet");
+                "SAVE %s: another client has prepared a checkpoint and"
+                " neither committed nor aborted it yet",
+                action);
     }
     task->step = header->step;
     task->epoch = header->epoch;

@@ -237,6 +237,11 @@ check_form(struct rps_request *request, const struct operation *operation)
                 "%s: flags 0x%" PRIx32 " mean nothing on this request",
                 rps_opcode_str(header->opcode), flags & ~operation->flags);
     }
+    if (header->step > INT64_MAX) { /* no job gets there, and + 1 would wrap */
+        return rps_fail(&request->error, RPS_E_INVAL,
+                "%s: step %" PRIu64 " is out of range",
+                rps_opcode_str(header->opcode), header->step);
+    }
     if (!request->session->greeted && !operation->is_greeting) {
         return rps_fail(&request->error, RPS_E_INVAL,
                 "%s: HELLO comes first on a connection",
@@ -266,13 +271,18 @@ changes_rows(const struct rps_request *request)
                    request->service->terms.mode == RPS_MODE_ASYNC);
 }
 
+/* What is asked of every request before its handler sees it. */
 static rps_status
-serve_in_hold(struct rps_request *request, const struct operation *operation)
+admit(struct rps_request *request, const struct operation *operation)
 {
     rps_status status = RPS_OK;
 
+    if (request->expired != NULL) {
+        return rps_fail(
+                &request->error, RPS_E_DEADLINE, "%s", request->expired);
+    }
     if (operation->hold == HOLD_NONE) {
-        return operation->serve(request);
+        return RPS_OK;
     }
     if (!operation->any_epoch) {
         status = rps_epoch_check(
@@ -281,11 +291,25 @@ serve_in_hold(struct rps_request *request, const struct operation *operation)
     if (status == RPS_OK) {
         status = rps_decision_carry(request, operation->hold == HOLD_EXCLUSIVE);
     }
-    if (status == RPS_OK && changes_rows(request)) {
+    return status;
+}
+
+static rps_status
+serve_in_hold(struct rps_request *request, const struct operation *operation)
+{
+    rps_status status = admit(request, operation);
+
+    if (status != RPS_OK) {
+        if (request->message->header.opcode == RPS_OP_PUSH_GRADIENTS) {
+            rps_push_refuse(request, status);
+        }
+        return status;
+    }
+    if (changes_rows(request)) {
         pthread_rwlock_rdlock(&request->service->change_lock);
         request->changing = true;
     }
-    return status == RPS_OK ? operation->serve(request) : status;
+    return operation->serve(request);
 }
 
 /* Serve under the hold; the verdict is kept before the hold ends, so that a
@@ -374,14 +398,15 @@ count_request(struct rps_service *service, uint16_t opcode, rps_status status)
     }
 }
 
-void
-rps_service_handle(struct rps_session *session,
-        const struct rps_message *message, rps_reply_fn *reply, void *context)
+static void
+handle(struct rps_session *session, const struct rps_message *message,
+        const char *expired, rps_reply_fn *reply, void *context)
 {
     struct rps_service *service = session->service;
     struct rps_request request = {.service = service,
             .session = session,
             .message = message,
+            .expired = expired,
             .reply = reply,
             .context = context};
     uint16_t opcode = message->header.opcode;
@@ -399,6 +424,21 @@ rps_service_handle(struct rps_session *session,
         reply(context, request.frame, request.frame_bytes);
     }
     free(request.text);
+}
+
+void
+rps_service_handle(struct rps_session *session,
+        const struct rps_message *message, rps_reply_fn *reply, void *context)
+{
+    handle(session, message, NULL, reply, context);
+}
+
+void
+rps_service_expire(struct rps_session *session,
+        const struct rps_message *message, const char *why, rps_reply_fn *reply,
+        void *context)
+{
+    handle(session, message, why, reply, context);
 }
 
 void

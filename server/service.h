@@ -74,6 +74,14 @@ typedef void rps_reply_fn(void *context, uint8_t *frame, size_t frame_bytes);
 void rps_service_handle(struct rps_session *session,
         const struct rps_message *message, rps_reply_fn *reply, void *context);
 
+/**
+ * Answer DEADLINE instead: nothing is done, but a number is used up and the
+ * rest of a split push is refused, too, as with any refusal.
+ */
+void rps_service_expire(struct rps_session *session,
+        const struct rps_message *message, const char *why, rps_reply_fn *reply,
+        void *context);
+
 /** Answer a header that is not a request we know (from header_decode). */
 void rps_service_refuse(const struct rps_header *header, rps_status status,
         const char *why, rps_reply_fn *reply, void *context);

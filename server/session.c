@@ -191,7 +191,7 @@ read_numbers(const json_t *object, struct hello *hello, struct rps_error *error)
             {"job_seed", UINT64_MAX, &hello->job_seed},
             {"ps_count", RPS_PS_COUNT_MAX, &hello->ps_count},
             {"ps_index", RPS_PS_COUNT_MAX, &hello->ps_index},
-            {"rank", RPS_REPLICAS_MAX - 1, &hello->rank},
+            {"rank", RPS_NO_RANK, &hello->rank},
             {"replicas", RPS_REPLICAS_MAX, &hello->replicas},
             {"lane", UINT32_MAX, &hello->lane},
     };
@@ -279,8 +279,13 @@ check_rank(struct hello *hello, struct rps_error *error)
     if (!is_member(hello->role)) {
         return RPS_OK;
     }
-    if (hello->role == RPS_PEER_LOCAL && hello->replicas == 0) {
-        hello->replicas = 1;
+    if (hello->role == RPS_PEER_LOCAL) {
+        hello->rank = hello->rank == RPS_NO_RANK ? 0 : hello->rank;
+        hello->replicas = hello->replicas == 0 ? 1 : hello->replicas;
+    }
+    if (hello->rank == RPS_NO_RANK) {
+        return rps_fail(error, RPS_E_INVAL,
+                "HELLO: a chief and a worker must name their rank");
     }
     if (hello->rank >= RPS_REPLICAS_MAX ||
             (hello->replicas != 0 && hello->rank >= hello->replicas)) {
@@ -360,7 +365,7 @@ rps_status
 rps_serve_hello(struct rps_request *request)
 {
     struct rps_service *service = request->service;
-    struct hello hello = {0};
+    struct hello hello = {.rank = RPS_NO_RANK};
     json_t *object;
     rps_status status;
 

@@ -12,12 +12,12 @@
 #ifndef RPS_SERVER_STATE_H
 #define RPS_SERVER_STATE_H
 
+#include "base/json.h"
 #include "embedding/store.h"
 #include "proto/route.h"
 #include "server/lane.h"
 #include "server/service.h"
 
-#include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -164,6 +164,7 @@ struct rps_request {
     const struct rps_message *message;
     rps_reply_fn *reply;
     void *context;
+    const char *expired;    /* its deadline passed: why; NULL: it did not */
     struct rps_error error; /* words of a negative status */
     char *text;             /* answer of a handler; owned */
     uint8_t *frame;         /* or a whole answer; owned */
@@ -183,8 +184,6 @@ struct rps_header rps_reply_header(struct rps_service *service,
 uint8_t *rps_reply_build(struct rps_service *service,
         struct rps_session *session, const struct rps_header *request,
         rps_status status, const char *text, size_t *length_out);
-/** Compact text of a value, which is released; NULL: no memory. */
-char *rps_json_text(json_t *value);
 /** The object in the text section; INVAL with words. *out new reference. */
 rps_status rps_request_json(struct rps_request *request, json_t **out);
 /** Unsigned fields: a number or a decimal string; absent: unchanged. */
@@ -219,6 +218,9 @@ rps_status rps_serve_lookup(struct rps_request *request);
 rps_status rps_serve_refresh(struct rps_request *request);
 rps_status rps_serve_assign(struct rps_request *request);
 rps_status rps_serve_push(struct rps_request *request);
+/** A frame of a push was refused before it came to rps_serve_push(): the
+ * rest of the push gets the same answer. */
+void rps_push_refuse(struct rps_request *request, rps_status status);
 void rps_pushed_clear(struct rps_pushed *push);
 
 /* step.c */

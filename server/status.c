@@ -96,23 +96,39 @@ describe_requests(struct rps_service *service)
     return object;
 }
 
+/* What STAT says of the folder: complete steps, what does not count and why,
+ * the largest epoch of a manifest. */
 static json_t *
 describe_checkpoints(const struct rps_service *service)
 {
-    json_t *list = json_array();
-    uint64_t *steps = NULL;
-    size_t count = 0;
+    struct rps_checkpoint_survey survey = {0};
+    json_t *steps = json_array();
+    json_t *abandoned = json_array();
+    json_t *unusable = json_array();
+    json_int_t epoch;
 
     if (service->options.checkpoint_dir != NULL &&
-            rps_checkpoint_list(service->options.checkpoint_dir,
+            rps_checkpoint_survey(service->options.checkpoint_dir,
                     service->options.ps_index, service->options.ps_count,
-                    &steps, &count, NULL) == RPS_OK) {
-        for (size_t i = 0; i < count; i++) {
-            json_array_append_new(list, json_integer((json_int_t)steps[i]));
-        }
-        free(steps);
+                    &survey, NULL) != RPS_OK) {
+        survey = (struct rps_checkpoint_survey){0};
     }
-    return list;
+    for (size_t i = 0; i < survey.count; i++) {
+        const struct rps_checkpoint_complete *entry = &survey.complete[i];
+        json_array_append_new(entry->abandoned ? abandoned : steps,
+                json_integer((json_int_t)entry->step));
+    }
+    for (size_t i = 0; i < survey.unusable_count; i++) {
+        json_array_append_new(
+                unusable, json_pack("{s:I, s:s}", "step",
+                                  (json_int_t)survey.unusable[i].step, "why",
+                                  survey.unusable[i].why));
+    }
+    epoch = survey.epoch_max;
+    rps_checkpoint_survey_finish(&survey);
+    return json_pack("{s:o, s:o, s:o, s:I}", "checkpoints", steps,
+            "checkpoints_abandoned", abandoned, "checkpoints_unusable",
+            unusable, "checkpoint_epoch", epoch);
 }
 
 static bool
@@ -127,7 +143,7 @@ is_unsaved_locked(const struct rps_service *service)
 }
 
 static json_t *
-describe_service(struct rps_service *service, json_t *checkpoints)
+describe_service(struct rps_service *service)
 {
     char incarnation[24], seed[24];
     const struct rps_service_options *own = &service->options;
@@ -136,7 +152,7 @@ describe_service(struct rps_service *service, json_t *checkpoints)
             service->incarnation);
     snprintf(seed, sizeof(seed), "%" PRIu64, own->job_seed);
     return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:f, s:s?,"
-                     " s:o, s:I, s:I}",
+                     " s:I, s:I}",
             "ps_index", (json_int_t)own->ps_index, "ps_count",
             (json_int_t)own->ps_count, "epoch",
             (json_int_t)atomic_load(&service->epoch), "step",
@@ -145,8 +161,8 @@ describe_service(struct rps_service *service, json_t *checkpoints)
             "incarnation", incarnation, "job_id", own->job_id, "job_seed", seed,
             "uptime_seconds",
             (double)(rps_clock_ms() - service->started_ms) / 1000.0,
-            "checkpoint_dir", own->checkpoint_dir, "checkpoints", checkpoints,
-            "late", (json_int_t)atomic_load(&service->late), "dropped",
+            "checkpoint_dir", own->checkpoint_dir, "late",
+            (json_int_t)atomic_load(&service->late), "dropped",
             (json_int_t)atomic_load(&service->dropped));
 }
 
@@ -157,7 +173,9 @@ rps_service_stat(struct rps_service *service, bool with_digests)
     json_t *object;
 
     pthread_rwlock_rdlock(&service->state_lock);
-    object = describe_service(service, checkpoints);
+    object = describe_service(service);
+    json_object_update_missing(object, checkpoints);
+    json_decref(checkpoints);
     pthread_mutex_lock(&service->lock);
     json_object_set_new(
             object, "unsaved", json_boolean(is_unsaved_locked(service)));

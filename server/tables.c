@@ -55,15 +55,28 @@ rps_serve_get_table(struct rps_request *request)
     return status;
 }
 
+/* Sections of an answer: those of the tables, and words. */
+static size_t
+answer_sections(const struct rps_parts *parts, bool with_positions)
+{
+    return (with_positions ? 2 : 1) * parts->count + 1;
+}
+
 /* Rows, with what else travels a key, must fit one frame. */
 static rps_status
 check_answer_size(const struct rps_parts *parts, bool with_positions,
         struct rps_error *error)
 {
-    size_t bytes =
-            8 + RPS_MESSAGE_ALIGN + sizeof(*error) +
-            (2 * parts->count + 1) * (RPS_SECTION_BYTES + RPS_MESSAGE_ALIGN);
+    size_t sections = answer_sections(parts, with_positions);
+    size_t bytes = 8 + RPS_MESSAGE_ALIGN + sizeof(*error) +
+                   sections * (RPS_SECTION_BYTES + RPS_MESSAGE_ALIGN);
 
+    if (sections > RPS_SECTIONS_MAX) {
+        return rps_fail(error, RPS_E_LIMIT,
+                "the answer would have %zu sections, at most %u fit a frame:"
+                " ask for fewer tables at once",
+                sections, RPS_SECTIONS_MAX);
+    }
     for (size_t i = 0; i < parts->count; i++) {
         const struct rps_table_part *part = &parts->items[i];
 
@@ -84,14 +97,15 @@ check_answer_size(const struct rps_parts *parts, bool with_positions,
 
 static void
 begin_answer(struct rps_request *request, struct rps_builder *builder,
-        const struct rps_parts *parts, uint64_t step)
+        const struct rps_parts *parts, bool with_positions)
 {
     struct rps_header header =
             rps_reply_header(request->service, request->session,
                     &request->message->header, rps_parts_status(parts));
 
-    header.step = step;
-    rps_builder_begin(builder, &header, (uint32_t)(2 * parts->count + 1));
+    /* c is read before the rows: in async they may be newer, never older */
+    rps_builder_begin(
+            builder, &header, (uint32_t)answer_sections(parts, with_positions));
 }
 
 static rps_status
@@ -159,9 +173,7 @@ answer_lookup(struct rps_request *request, const struct rps_parts *parts)
     if (offsets == NULL) {
         return rps_fail(&request->error, RPS_E_NOMEM, "no memory for rows");
     }
-    /* c is read before the rows: in async they may be newer, never older */
-    begin_answer(
-            request, &builder, parts, atomic_load(&request->service->step));
+    begin_answer(request, &builder, parts, false);
     if (reserve_rows(&builder, parts, offsets) != RPS_OK) {
         rps_builder_finish(&builder);
         free(offsets);
@@ -250,8 +262,7 @@ answer_refresh(struct rps_request *request, const struct rps_parts *parts)
 {
     struct rps_builder builder;
 
-    begin_answer(
-            request, &builder, parts, atomic_load(&request->service->step));
+    begin_answer(request, &builder, parts, true);
     for (size_t i = 0; i < parts->count; i++) {
         if (add_changed(request, &builder, &parts->items[i]) != RPS_OK) {
             rps_builder_finish(&builder);

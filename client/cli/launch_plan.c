@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
 #include "client/cli/launch.h"
 #include "client/cli/tool.h"
 
@@ -184,8 +185,7 @@ add_child(struct rps_launch_plan *plan, enum rps_role role, uint32_t index,
         config = json_pack("{s:O, s:{s:s, s:i}, s:O}", "cluster", cluster,
                 "task", "type", name, "index", (int)index, "recps", recps);
     }
-    child->tf_config = config != NULL ? json_dumps(config, JSON_COMPACT) : NULL;
-    json_decref(config);
+    child->tf_config = rps_json_text(config);
     if (child->tf_config == NULL) {
         return false;
     }

@@ -164,9 +164,10 @@ static const struct rps_model_ops dlrm_ops = {
 };
 
 static rps_status
-dlrm_init(struct rps_model *model, struct dlrm *dlrm, struct rps_error *error)
+dlrm_init(struct rps_model *model, struct rps_error *error)
 {
     const struct rps_model_shape *shape = &model->shape;
+    struct dlrm *dlrm = model->state;
     const uint32_t n = shape->fields + 1;
     rps_status status;
 
@@ -238,17 +239,6 @@ rps_dlrm_create(struct rps_model **model_out,
             .bags = shape->fields,
             .bag_fields = 1};
     model->ops = &dlrm_ops;
-    model->state = calloc(1, sizeof(struct dlrm));
-    status = model->state == NULL
-                     ? rps_fail(error, RPS_E_NOMEM, "no memory for the model")
-                     : dlrm_init(model, model->state, error);
-    if (status == RPS_OK) {
-        status = rps_model_prepare(model, error);
-    }
-    if (status != RPS_OK) {
-        rps_model_destroy(model);
-        return status;
-    }
-    *model_out = model;
-    return RPS_OK;
+    return rps_model_build(
+            model, sizeof(struct dlrm), dlrm_init, model_out, error);
 }

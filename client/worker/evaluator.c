@@ -29,16 +29,12 @@ static rps_status
 open_embedded(struct evaluator *evaluator)
 {
     struct rps_run *run = evaluator->run;
-    const struct rps_options *options = run->settings->options;
     const rps_cluster local = {.role = RPS_ROLE_LOCAL};
     rps_client_options client;
     rps_status status;
 
-    rps_client_options_init(&client);
+    rps_run_client_options(run, &client);
     client.cluster = &local;
-    client.job_id = options->job_id;
-    client.job_seed = options->job_seed;
-    client.checkpoint_dir = evaluator->folder;
     client.checkpoint_read_only = 1;
     status = rps_client_open(&run->client, &client);
     if (status != RPS_OK) {
@@ -116,17 +112,10 @@ static rps_status
 open_job(struct evaluator *evaluator)
 {
     struct rps_run *run = evaluator->run;
-    const struct rps_options *options = run->settings->options;
     rps_client_options client;
     rps_status status;
 
-    rps_client_options_init(&client);
-    client.cluster = &options->cluster;
-    client.job_id = options->job_id;
-    client.job_seed = options->job_seed;
-    client.connect_timeout_ms = (uint32_t)(options->connect_timeout * 1e3);
-    client.report = rps_run_report_line;
-    client.report_context = run;
+    rps_run_client_options(run, &client);
     status = rps_client_open(&evaluator->job, &client);
     if (status != RPS_OK) {
         return rps_fail(&run->error, status, "connecting to PS 0: %s",

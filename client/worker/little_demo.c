@@ -122,11 +122,11 @@ static const struct rps_model_ops little_demo_ops = {
 };
 
 static rps_status
-little_demo_init(struct rps_model *model, struct little_demo *demo,
-        struct rps_error *error)
+little_demo_init(struct rps_model *model, struct rps_error *error)
 {
     static const char *const heads[HEADS] = {"head_0", "head_1"};
     const uint32_t last = trunk_widths[LAYERS - 1];
+    struct little_demo *demo = model->state;
     rps_status status;
 
     demo->input = calloc((size_t)RPS_MODEL_TILE * INPUT, sizeof(float));
@@ -150,7 +150,6 @@ rps_status
 rps_little_demo_create(struct rps_model **model_out, struct rps_error *error)
 {
     struct rps_model *model = calloc(1, sizeof(*model));
-    rps_status status;
 
     *model_out = NULL;
     if (model == NULL) {
@@ -170,17 +169,6 @@ rps_little_demo_create(struct rps_model **model_out, struct rps_error *error)
             .bags = 1,
             .bag_fields = ITEM_IDS};
     model->ops = &little_demo_ops;
-    model->state = calloc(1, sizeof(struct little_demo));
-    status = model->state == NULL
-                     ? rps_fail(error, RPS_E_NOMEM, "no memory for the model")
-                     : little_demo_init(model, model->state, error);
-    if (status == RPS_OK) {
-        status = rps_model_prepare(model, error);
-    }
-    if (status != RPS_OK) {
-        rps_model_destroy(model);
-        return status;
-    }
-    *model_out = model;
-    return RPS_OK;
+    return rps_model_build(model, sizeof(struct little_demo), little_demo_init,
+            model_out, error);
 }

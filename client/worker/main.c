@@ -8,26 +8,34 @@
 #include <cblas.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t rps_stop_number;
+static const char usage[] =
+        "usage: recps-train --data SPEC [OPTION]...\n"
+        "\n"
+        "Train a model, or use one that was saved (--evaluate, --predict). "
+        "Its\n"
+        "variables live at the parameter servers of the cluster, or in this\n"
+        "process where there is none. docs/TRAINING.md says what the options\n"
+        "do together, docs/DATA.md what SPEC may be.\n";
+
+static volatile sig_atomic_t stop_number;
 
 int
 rps_stop_signal(void)
 {
-    return rps_stop_number;
+    return stop_number;
 }
 
 /* The first signal: end after this step. The second: at once. */
 static void
 on_stop(int number)
 {
-    if (rps_stop_number != 0) {
+    if (stop_number != 0) {
         _exit(128 + number);
     }
-    rps_stop_number = number;
+    stop_number = number;
 }
 
 static void
@@ -120,30 +128,14 @@ start(const struct rps_options *options)
     return run_task(&settings);
 }
 
-static enum rps_log_level
-log_level(const char *name)
-{
-    static const char *const names[] = {"debug", "info", "warn", "error"};
-
-    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strcmp(names[i], name) == 0) {
-            return (enum rps_log_level)i;
-        }
-    }
-    return RPS_LOG_INFO;
-}
-
 int
 main(int argc, char **argv)
 {
     struct rps_options options = {0};
-    int code = rps_options_read(&options, RPS_SCOPE_TRAIN, "recps-train",
-            "--data SPEC [option...]", false, argc, argv);
+    int code = rps_options_read(
+            &options, RPS_SCOPE_TRAIN, "recps-train", usage, false, argc, argv);
 
     if (code < 0) {
-        rps_log_init(log_level(options.log_level),
-                strcmp(options.log_format, "json") == 0 ? RPS_LOG_JSON
-                                                        : RPS_LOG_TEXT);
         code = start(&options);
     }
     rps_options_finish(&options);

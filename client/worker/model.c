@@ -45,8 +45,8 @@ rps_model_add_variable(struct rps_model *model, const char *name, uint32_t out,
     return RPS_OK;
 }
 
-rps_status
-rps_model_prepare(struct rps_model *model, struct rps_error *error)
+static rps_status
+make_tiles(struct rps_model *model, struct rps_error *error)
 {
     /* one more: a model without dense features has a buffer, too */
     model->tile_dense = calloc(
@@ -86,6 +86,28 @@ rps_model_destroy(struct rps_model *model)
     free(model->tile_dense);
     free(model->tile_labels);
     free(model);
+}
+
+rps_status
+rps_model_build(struct rps_model *model, size_t state_bytes,
+        rps_status (*init)(struct rps_model *model, struct rps_error *error),
+        struct rps_model **model_out, struct rps_error *error)
+{
+    rps_status status;
+
+    model->state = calloc(1, state_bytes);
+    status = model->state == NULL
+                     ? rps_fail(error, RPS_E_NOMEM, "no memory for the model")
+                     : init(model, error);
+    if (status == RPS_OK) {
+        status = make_tiles(model, error);
+    }
+    if (status != RPS_OK) {
+        rps_model_destroy(model);
+        return status;
+    }
+    *model_out = model;
+    return RPS_OK;
 }
 
 /*

@@ -125,8 +125,14 @@ void rps_model_start_values(struct rps_model *model, uint64_t seed);
 
 /* For the kinds. */
 
-/** Allocate a zeroed model and its tile buffers (tables are set). */
-rps_status rps_model_prepare(struct rps_model *model, struct rps_error *error);
+/**
+ * Finish a model whose ops, shape, labels and tables are set: its state,
+ * zeroed and then init()ed, and its tile buffers. Owns: takes the model; on
+ * an error it is destroyed.
+ */
+rps_status rps_model_build(struct rps_model *model, size_t state_bytes,
+        rps_status (*init)(struct rps_model *model, struct rps_error *error),
+        struct rps_model **model_out, struct rps_error *error);
 
 /** Add a variable of shape [out][in], or [out] with in = 0. */
 rps_status rps_model_add_variable(struct rps_model *model, const char *name,

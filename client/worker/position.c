@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/worker/position.h"
 
-#include <jansson.h>
+#include "base/json.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,13 +28,7 @@ rps_position_text(const struct rps_position *position)
 static bool
 count_of(const json_t *object, const char *name, uint64_t *out)
 {
-    const json_t *value = json_object_get(object, name);
-
-    if (!json_is_integer(value) || json_integer_value(value) < 0) {
-        return false;
-    }
-    *out = (uint64_t)json_integer_value(value);
-    return true;
+    return rps_json_count(json_object_get(object, name), out);
 }
 
 rps_status

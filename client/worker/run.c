@@ -219,22 +219,29 @@ check_can_save(struct rps_run *run)
     return RPS_OK;
 }
 
+void
+rps_run_client_options(struct rps_run *run, rps_client_options *client)
+{
+    const struct rps_options *options = run->settings->options;
+
+    rps_client_options_init(client);
+    client->cluster = &options->cluster;
+    client->job_id = options->job_id;
+    client->job_seed = options->job_seed;
+    client->checkpoint_dir = rps_text_or_null(options->checkpoint_dir);
+    client->connect_timeout_ms = (uint32_t)(options->connect_timeout * 1e3);
+    client->report = rps_run_report_line;
+    client->report_context = run;
+}
+
 rps_status
 rps_run_open_client(struct rps_run *run)
 {
-    const struct rps_options *options = run->settings->options;
     rps_client_options client;
     rps_status status;
 
-    rps_client_options_init(&client);
-    client.cluster = &options->cluster;
-    client.job_id = options->job_id;
-    client.job_seed = options->job_seed;
-    client.checkpoint_dir = rps_text_or_null(options->checkpoint_dir);
+    rps_run_client_options(run, &client);
     client.checkpoint_read_only = run->settings->task == RPS_TASK_INFER;
-    client.connect_timeout_ms = (uint32_t)(options->connect_timeout * 1e3);
-    client.report = rps_run_report_line;
-    client.report_context = run;
     status = rps_client_open(&run->client, &client);
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "connecting");

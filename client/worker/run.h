@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One run of recps-train: its data, model, client and report, opened in
- * this order and closed in the other. Who does what: data.c opens the rows,
- * train.c and evaluate.c use them, evaluator.c has a loop of its own.
+ * this order (run.c) and closed in the other. train.c and infer.c are the
+ * tasks, evaluate.c serves both, evaluator.c has a loop of its own.
  */
 #ifndef RPS_WORKER_RUN_H
 #define RPS_WORKER_RUN_H
@@ -33,6 +33,9 @@ struct rps_run {
 
 /** Open the data and make the model that fits it. */
 rps_status rps_run_open_data(struct rps_run *run);
+
+/** Defaults, then what --job-id and its kin say; waiting is reported. */
+void rps_run_client_options(struct rps_run *run, rps_client_options *client);
 
 /** Connect, or open the embedded service. */
 rps_status rps_run_open_client(struct rps_run *run);
@@ -80,7 +83,7 @@ rps_status rps_run_train(struct rps_run *run);
 rps_status rps_run_infer(struct rps_run *run);
 rps_status rps_run_evaluator(struct rps_run *run);
 
-/** Signals so far, and the last one's number (main.c's handler). */
+/** Number of the signal that asks to stop, 0: none (main.c's handler). */
 int rps_stop_signal(void);
 
 #endif /* RPS_WORKER_RUN_H */

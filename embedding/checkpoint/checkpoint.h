@@ -71,6 +71,34 @@ void rps_checkpoint_abort(const struct rps_checkpoint_id *id);
  */
 rps_status rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
         uint64_t **steps_out, size_t *count_out, struct rps_error *error);
+/** A ckpt-<step> folder that does not count, and why in words. */
+struct rps_checkpoint_unusable {
+    uint64_t step;
+    char *why;
+};
+
+/** A complete one. */
+struct rps_checkpoint_complete {
+    uint64_t step;
+    uint32_t epoch; /* 0: of a format that this version does not know */
+    /** The job went back below it and on in a later epoch: an earlier step
+     * was saved since. Still there, and not what to go on from. */
+    bool abandoned;
+};
+
+/** All that a checkpoint_dir holds; finish it. */
+struct rps_checkpoint_survey {
+    struct rps_checkpoint_complete *complete; /* steps ascending */
+    size_t count;
+    struct rps_checkpoint_unusable *unusable; /* ascending */
+    size_t unusable_count;
+    uint32_t epoch_max; /* of every manifest that can be read; 0: none */
+};
+
+/** As rps_checkpoint_list, with what does not count and the epochs. */
+rps_status rps_checkpoint_survey(const char *dir, uint32_t part, uint32_t parts,
+        struct rps_checkpoint_survey *survey, struct rps_error *error);
+void rps_checkpoint_survey_finish(struct rps_checkpoint_survey *survey);
 
 /**
  * RESTORE: read ckpt-<step> into an empty store: the rows whose slot `owns`

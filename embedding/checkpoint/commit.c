@@ -287,8 +287,10 @@ install(const struct commit *c, bool *again, struct rps_error *error)
         status = put_manifest(c, error);
     }
     if (status != RPS_OK) {
-        /* gone: renamed by another PS, or never prepared */
-        *again = access(c->tmp, F_OK) != 0 && access(c->final, F_OK) == 0;
+        /* gone: renamed by another PS, or never prepared; where an older one
+         * is replaced, what is at tmp may by now be that older one */
+        *again = access(c->final, F_OK) == 0 &&
+                 (found == FOUND_OLDER || access(c->tmp, F_OK) != 0);
         return status;
     }
     if (found == FOUND_OLDER) {

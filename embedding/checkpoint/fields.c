@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "embedding/checkpoint/fields.h"
 
+#include "base/json.h"
 #include "base/spec.h"
 #include "base/text.h"
 #include "embedding/checkpoint/layout.h"
@@ -21,13 +22,7 @@ bool
 rps_ckpt_get_u64(
         const json_t *object, const char *field, uint64_t max, uint64_t *out)
 {
-    const json_t *value = json_object_get(object, field);
-
-    if (!json_is_integer(value) || json_integer_value(value) < 0) {
-        return false;
-    }
-    *out = (uint64_t)json_integer_value(value);
-    return *out <= max;
+    return rps_json_count(json_object_get(object, field), out) && *out <= max;
 }
 
 bool
@@ -127,7 +122,8 @@ parse_table(const char *name, const json_t *value, bool in_part,
     if (!rps_ckpt_get_u64(value, "rows", INT64_MAX, &table->rows) ||
             !rps_ckpt_get_digest(value, &table->digest) ||
             (in_part &&
-                    !rps_ckpt_get_u64_text(value, "pushes", &table->pushes))) {
+                    (!rps_ckpt_get_u64_text(value, "pushes", &table->pushes) ||
+                            table->pushes > INT64_MAX))) {
         return rps_fail(error, RPS_E_CORRUPT,
                 "%s: table %s: rows, digest or pushes are missing or not "
                 "such values",

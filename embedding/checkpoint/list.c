@@ -98,31 +98,70 @@ rps_ckpt_inspect(const char *path, uint64_t step, uint32_t part, uint32_t parts,
 }
 
 static int
+compare(uint64_t left, uint64_t right)
+{
+    return (left > right) - (left < right);
+}
+
+static int
 by_step(const void *a, const void *b)
 {
-    const uint64_t *left = a;
-    const uint64_t *right = b;
+    const struct rps_checkpoint_complete *left = a;
+    const struct rps_checkpoint_complete *right = b;
 
-    return (*left > *right) - (*left < *right);
+    return compare(left->step, right->step);
+}
+
+static int
+by_unusable_step(const void *a, const void *b)
+{
+    const struct rps_checkpoint_unusable *left = a;
+    const struct rps_checkpoint_unusable *right = b;
+
+    return compare(left->step, right->step);
 }
 
 static rps_status
-add_step(uint64_t **steps, size_t *count, uint64_t step)
+add_complete(
+        struct rps_checkpoint_survey *survey, uint64_t step, uint32_t epoch)
 {
-    uint64_t *grown = reallocarray(*steps, *count + 1, sizeof(*grown));
+    struct rps_checkpoint_complete *grown =
+            reallocarray(survey->complete, survey->count + 1, sizeof(*grown));
 
     if (grown == NULL) {
         return RPS_E_NOMEM;
     }
-    grown[(*count)++] = step;
-    *steps = grown;
+    grown[survey->count++] =
+            (struct rps_checkpoint_complete){.step = step, .epoch = epoch};
+    survey->complete = grown;
     return RPS_OK;
 }
 
 static rps_status
-list_entry(const char *dir, const char *name, uint32_t part, uint32_t parts,
-        uint64_t **steps, size_t *count)
+add_unusable(
+        struct rps_checkpoint_survey *survey, uint64_t step, const char *why)
 {
+    struct rps_checkpoint_unusable *grown = reallocarray(
+            survey->unusable, survey->unusable_count + 1, sizeof(*grown));
+
+    if (grown == NULL) {
+        return RPS_E_NOMEM;
+    }
+    survey->unusable = grown;
+    grown += survey->unusable_count;
+    *grown = (struct rps_checkpoint_unusable){.step = step, .why = strdup(why)};
+    if (grown->why == NULL) {
+        return RPS_E_NOMEM;
+    }
+    survey->unusable_count++;
+    return RPS_OK;
+}
+
+static rps_status
+survey_entry(const char *dir, const char *name, uint32_t part, uint32_t parts,
+        struct rps_checkpoint_survey *survey)
+{
+    struct rps_error error = {.text = ""};
     uint64_t step;
     uint32_t epoch;
     char *path;
@@ -135,24 +174,53 @@ list_entry(const char *dir, const char *name, uint32_t part, uint32_t parts,
     if (path == NULL) {
         return RPS_E_NOMEM;
     }
-    status = rps_ckpt_inspect(path, step, part, parts, &epoch, NULL);
+    status = rps_ckpt_inspect(path, step, part, parts, &epoch, &error);
     free(path);
-    if (status == RPS_OK || status == RPS_E_UNSUPPORTED) {
-        return add_step(steps, count, step);
+    if (epoch > survey->epoch_max) {
+        survey->epoch_max = epoch;
     }
-    return status == RPS_E_NOMEM ? status : RPS_OK;
+    if (status == RPS_OK || status == RPS_E_UNSUPPORTED) {
+        return add_complete(survey, step, epoch);
+    }
+    return status == RPS_E_NOMEM ? status
+                                 : add_unusable(survey, step, error.text);
+}
+
+static void
+sort(struct rps_checkpoint_survey *survey)
+{
+    if (survey->count > 0) {
+        qsort(survey->complete, survey->count, sizeof(*survey->complete),
+                by_step);
+    }
+    if (survey->unusable_count > 0) {
+        qsort(survey->unusable, survey->unusable_count,
+                sizeof(*survey->unusable), by_unusable_step);
+    }
+}
+
+/* Epochs rise with steps, but where a job went back. */
+static void
+mark_abandoned(struct rps_checkpoint_survey *survey)
+{
+    uint32_t newest = 0;
+
+    for (size_t i = 0; i < survey->count; i++) {
+        struct rps_checkpoint_complete *entry = &survey->complete[i];
+        entry->abandoned = entry->epoch < newest && entry->epoch != 0;
+        newest = entry->epoch > newest ? entry->epoch : newest;
+    }
 }
 
 rps_status
-rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
-        uint64_t **steps_out, size_t *count_out, struct rps_error *error)
+rps_checkpoint_survey(const char *dir, uint32_t part, uint32_t parts,
+        struct rps_checkpoint_survey *survey, struct rps_error *error)
 {
     DIR *folder = opendir(dir);
     const struct dirent *entry;
     rps_status status = RPS_OK;
 
-    *steps_out = NULL;
-    *count_out = 0;
+    *survey = (struct rps_checkpoint_survey){0};
     if (folder == NULL) {
         return errno == ENOENT ? RPS_OK
                                : rps_fail(error, RPS_E_IO,
@@ -160,18 +228,52 @@ rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
                                          strerror(errno));
     }
     while (status == RPS_OK && (entry = readdir(folder)) != NULL) {
-        status = list_entry(
-                dir, entry->d_name, part, parts, steps_out, count_out);
+        status = survey_entry(dir, entry->d_name, part, parts, survey);
     }
     closedir(folder);
     if (status != RPS_OK) {
-        free(*steps_out);
-        *steps_out = NULL;
-        *count_out = 0;
+        rps_checkpoint_survey_finish(survey);
         return rps_fail(error, status, "%s: no memory to list it", dir);
     }
-    if (*count_out > 0) {
-        qsort(*steps_out, *count_out, sizeof(**steps_out), by_step);
-    }
+    sort(survey);
+    mark_abandoned(survey);
     return RPS_OK;
+}
+
+void
+rps_checkpoint_survey_finish(struct rps_checkpoint_survey *survey)
+{
+    for (size_t i = 0; i < survey->unusable_count; i++) {
+        free(survey->unusable[i].why);
+    }
+    free(survey->unusable);
+    free(survey->complete);
+    *survey = (struct rps_checkpoint_survey){0};
+}
+
+rps_status
+rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
+        uint64_t **steps_out, size_t *count_out, struct rps_error *error)
+{
+    struct rps_checkpoint_survey survey;
+    rps_status status = rps_checkpoint_survey(dir, part, parts, &survey, error);
+    uint64_t *steps = NULL;
+
+    *steps_out = NULL;
+    *count_out = 0;
+    if (status != RPS_OK) {
+        return status;
+    }
+    steps = calloc(survey.count + 1, sizeof(*steps));
+    if (steps == NULL) {
+        status = rps_fail(error, RPS_E_NOMEM, "%s: no memory to list it", dir);
+    } else {
+        for (size_t i = 0; i < survey.count; i++) {
+            steps[i] = survey.complete[i].step;
+        }
+        *steps_out = steps;
+        *count_out = survey.count;
+    }
+    rps_checkpoint_survey_finish(&survey);
+    return status;
 }

@@ -220,6 +220,12 @@ read_lane(struct rps_ckpt_reader *reader, struct rps_lane_record *lane,
         return rps_fail(error, RPS_E_CORRUPT,
                 "%s: a lane or a status has more than 32 bits", reader->path);
     }
+    if (words[2] == 0 || words[2] == UINT64_MAX || (int64_t)words[3] > 0) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "%s: number %" PRIu64 " with status %" PRId64
+                " is no verdict of a lane",
+                reader->path, words[2], (int64_t)words[3]);
+    }
     lane->client = words[0];
     lane->lane = (uint32_t)words[1];
     lane->number = words[2];

@@ -8,7 +8,6 @@
 #include "embedding/checkpoint/checkpoint.h"
 #include "embedding/checkpoint/fields.h"
 #include "embedding/checkpoint/layout.h"
-#include "embedding/checkpoint/list.h"
 #include "embedding/checkpoint/manifest.h"
 #include "embedding/checkpoint/scan.h"
 
@@ -251,13 +250,57 @@ verify_all(struct verify *v, const char *path, struct rps_error *error)
     return status;
 }
 
-/* The folder itself, or the newest complete step below it. */
+static bool
+looks_like_step(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    uint64_t step;
+
+    return rps_ckpt_parse_step(slash == NULL ? path : slash + 1, &step);
+}
+
+/* The newest step below path. One that is not complete is named as it is:
+ * passing it over would call a damaged folder good. */
+static rps_status
+find_newest(const char *path, char **folder_out, struct rps_error *error)
+{
+    struct rps_checkpoint_survey survey;
+    rps_status status = rps_checkpoint_survey(path, 0, 0, &survey, error);
+    uint64_t step = 0;
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    if (survey.count + survey.unusable_count == 0) {
+        return looks_like_step(path)
+                       ? rps_fail(error, RPS_E_CORRUPT,
+                                 "%s: manifest.json is missing", path)
+                       : rps_fail(error, RPS_E_NOT_FOUND,
+                                 "%s: neither a checkpoint (manifest.json) nor "
+                                 "a folder with "
+                                 "one (ckpt-<step>)",
+                                 path);
+    }
+    if (survey.count > 0) {
+        step = survey.complete[survey.count - 1].step;
+    }
+    if (survey.unusable_count > 0 &&
+            survey.unusable[survey.unusable_count - 1].step > step) {
+        status = rps_fail(error, RPS_E_CORRUPT, "%s",
+                survey.unusable[survey.unusable_count - 1].why);
+    } else {
+        *folder_out = rps_checkpoint_path(path, step);
+        status = *folder_out == NULL ? RPS_E_NOMEM : RPS_OK;
+    }
+    rps_checkpoint_survey_finish(&survey);
+    return status;
+}
+
+/* The folder itself, or the newest step below it. */
 static rps_status
 find_folder(const char *path, char **folder_out, struct rps_error *error)
 {
     char *manifest = rps_format("%s/%s", path, RPS_CKPT_MANIFEST);
-    uint64_t *steps = NULL;
-    size_t count = 0;
     rps_status status = RPS_E_NOMEM;
 
     *folder_out = NULL;
@@ -265,24 +308,12 @@ find_folder(const char *path, char **folder_out, struct rps_error *error)
         *folder_out = strdup(path);
         status = *folder_out == NULL ? RPS_E_NOMEM : RPS_OK;
     } else if (manifest != NULL) {
-        status = rps_checkpoint_list(path, 0, 0, &steps, &count, error);
-        if (status == RPS_OK && count == 0) {
-            status = rps_fail(error, RPS_E_NOT_FOUND,
-                    "%s: neither a checkpoint nor a folder with a complete "
-                    "one (manifest.json and every part it names)",
-                    path);
-        }
-        if (status == RPS_OK) {
-            *folder_out = rps_checkpoint_path(path, steps[count - 1]);
-            status = *folder_out == NULL ? RPS_E_NOMEM : RPS_OK;
-        }
+        status = find_newest(path, folder_out, error);
     }
-    if (status == RPS_E_NOMEM) {
-        rps_fail(error, status, "%s: no memory", path);
-    }
-    free(steps);
     free(manifest);
-    return status;
+    return status == RPS_E_NOMEM
+                   ? rps_fail(error, status, "%s: no memory", path)
+                   : status;
 }
 
 rps_status
@@ -302,6 +333,8 @@ rps_checkpoint_verify(const char *path,
     status = find_folder(path, &folder, error);
     if (status == RPS_OK) {
         status = verify_all(&v, folder, error);
+        /* the folder is there: what it lacks is damage */
+        status = status == RPS_E_NOT_FOUND ? RPS_E_CORRUPT : status;
     }
     for (uint32_t i = 0; v.parts != NULL && i < v.manifest.part_count; i++) {
         rps_ckpt_part_finish(&v.parts[i]);

@@ -6,6 +6,15 @@
  *
  * A handle is used by one thread at a time. The caller drives: _start writes
  * what the sockets take, rps_wait and rps_poll move every ticket.
+ *
+ * Errors of every call that takes a handle, said once ("the usual"):
+ * RPS_E_INVAL (an argument breaks its rule, or this role may not call it),
+ * RPS_E_NOMEM, RPS_E_FORKED (the handle is the parent process's); and where a
+ * server is asked, RPS_E_UNREACHABLE (one is gone, the client stays failed),
+ * RPS_E_CORRUPT (a reply that does not fit its request: likewise),
+ * RPS_E_ROLLED_BACK (the job has begun again), RPS_E_TIMEOUT
+ * (request_timeout_ms passed; the outcome is unknown). An evaluator's client
+ * is connected to PS 0 alone: what needs all servers is RPS_E_UNSUPPORTED.
  */
 #ifndef RPS_CLIENT_H
 #define RPS_CLIENT_H
@@ -24,11 +33,12 @@ extern "C" {
 typedef struct rps_client rps_client;
 /** The client's handle of a table; lives as long as its client. */
 typedef struct rps_embedding_table rps_embedding_table;
+/** A lookup or push on its way. */
 typedef struct rps_ticket {
     uint64_t id; /**< 0: none */
 } rps_ticket;
 
-/** Lookup flags. */
+/** Flags of lookups and pushes. */
 #define RPS_READ_ONLY 1u /**< an absent key answers the default vector */
 #define RPS_PADDED    2u /**< padding_key is set: zeros, never sent */
 
@@ -47,10 +57,11 @@ enum rps_combine {
     RPS_COMBINE_MEAN = 1
 };
 
+/** Filled by rps_client_options_init(), then changed field by field. */
 typedef struct rps_client_options {
-    uint32_t struct_bytes;
+    uint32_t struct_bytes;      /**< set by _init; tells versions apart */
     const rps_cluster *cluster; /**< NULL: resolve from the environment */
-    const char *job_id;         /**< must equal the servers' */
+    const char *job_id;         /**< must equal the servers'; "recps" */
     uint64_t job_seed;          /**< must equal the servers' */
     const char *checkpoint_dir; /**< embedded mode only; NULL: none */
     int checkpoint_read_only; /**< embedded: its folder need not be writable */
@@ -79,7 +90,7 @@ typedef struct rps_lookup {
     enum rps_value value; /**< of rows; only F32 is built */
 } rps_lookup;
 
-/** One table's part of a fused push. */
+/** One table's part of a fused push; the first fields as in rps_lookup. */
 typedef struct rps_push {
     rps_embedding_table *table;
     const uint64_t *keys;
@@ -97,9 +108,11 @@ typedef struct rps_push {
 
 /** What a request belongs to. */
 typedef struct rps_call {
-    uint64_t step;       /**< global step of a push; 0 outside a job */
-    uint32_t timeout_ms; /**< 0 = no deadline */
-    uint32_t flags;
+    uint64_t step; /**< global step of a push; 0 outside a job */
+    /** Travels as the request's deadline, 0 = none. This version's servers
+     * do not look at it: rps_wait() has a limit of its own. */
+    uint32_t timeout_ms;
+    uint32_t flags; /**< RPS_READ_ONLY, of every lookup in the call */
 } rps_call;
 
 /** Rows as they are: for start values and imports. */
@@ -117,8 +130,8 @@ typedef struct rps_terms {
     enum rps_mode mode;
     enum rps_combine combine;
     uint32_t replica_count;
-    uint32_t step_timeout_ms; /**< 60000 */
-    uint64_t step_bytes_max;  /**< of one replica's push to one PS; 256 MiB */
+    uint32_t step_timeout_ms; /**< patience with a replica; 0: 60000 */
+    uint64_t step_bytes_max;  /**< a replica's push to a PS; 0: 256 MiB */
 } rps_terms;
 
 /** Where a job begins (again). */
@@ -154,8 +167,10 @@ RPS_API void rps_client_options_init(rps_client_options *options);
  * Owns:    copies *options; *client_out is released by rps_client_close().
  *          On error *client_out is NULL and rps_client_error(NULL) says why.
  * Threads: any.
- * Errors:  RPS_E_INVAL, RPS_E_MISMATCH (job id, seed, number of PS),
- *          RPS_E_UNREACHABLE, RPS_E_NOMEM.
+ * Errors:  RPS_E_INVAL (options, or a TF_CONFIG that is refused),
+ *          RPS_E_MISMATCH (job id, seed, number of PS), RPS_E_UNREACHABLE
+ *          (each missing server and its cause), RPS_E_UNSUPPORTED (another
+ *          wire version), RPS_E_IO (embedded: checkpoint_dir), RPS_E_NOMEM.
  */
 RPS_API RPS_NODISCARD rps_status rps_client_open(
         rps_client **client_out, const rps_client_options *options);
@@ -170,13 +185,17 @@ RPS_API void rps_client_close(rps_client *client);
 /**
  * This thread's last failure, in words; "" if there was none.
  *
- * Owns:    valid until this thread's next call. client may be NULL.
+ * Owns:    valid until this thread's next call. client is not looked at and
+ *          may be NULL.
  * Threads: any.
  */
 RPS_API const char *rps_client_error(const rps_client *client);
 
 /**
- * A descriptor that is readable when rps_poll has work; -1: embedded.
+ * A descriptor that is readable when rps_poll has work; -1: embedded, a
+ * handle that is not ours, or no descriptor is left.
+ *
+ * Owns:    the client's: do not close it.
  *
  * Threads: the client's.
  */
@@ -191,13 +210,14 @@ RPS_API int rps_client_fd(const rps_client *client);
 RPS_API const rps_cluster *rps_client_cluster(const rps_client *client);
 
 /**
- * Open a table, creating it where it is not there yet, on every PS.
+ * Open a table, creating it where it is not there yet, on every PS. A name
+ * that this client has open answers the same handle.
  *
  * Owns:    copies *spec; the handle lives as long as the client.
  * Threads: the client's.
  * Errors:  RPS_E_INVAL, RPS_E_UNSUPPORTED (see rps_table_spec_check),
  *          RPS_E_MISMATCH (the table exists with another field),
- *          RPS_E_UNREACHABLE, RPS_E_ROLLED_BACK, RPS_E_NOMEM.
+ *          RPS_E_LIMIT (too many tables); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_get_embedding_table(rps_client *client,
         const rps_table_spec *spec, rps_embedding_table **table_out);
@@ -215,9 +235,11 @@ RPS_API const rps_table_spec *rps_embedding_table_spec(
  * Begin a fused lookup over `count` tables.
  *
  * Shapes:  lookups[count]; each writes rows[key_count or bag_count][dim].
- * Owns:    borrows keys, offsets and rows until the ticket is done.
+ * Owns:    borrows keys, offsets and rows until the ticket is done or
+ *          canceled. call may be NULL. On error *ticket_out is none.
  * Threads: the client's.
- * Errors:  RPS_E_INVAL, RPS_E_NOMEM, RPS_E_UNREACHABLE, RPS_E_UNSUPPORTED.
+ * Errors:  RPS_E_LIMIT (tables or keys of a call), RPS_E_UNSUPPORTED (a value
+ *          type that is not built); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_lookup_start(rps_client *client,
         const rps_call *call, const rps_lookup *lookups, size_t count,
@@ -227,9 +249,11 @@ RPS_API RPS_NODISCARD rps_status rps_lookup_start(rps_client *client,
  * Begin a fused push over `count` tables, to every PS.
  *
  * Shapes:  pushes[count]; duplicate keys are summed before they are sent.
- * Owns:    borrows keys, offsets and gradients until the ticket is done.
+ * Owns:    borrows keys, offsets and gradients until the ticket is done or
+ *          canceled. call may be NULL. On error *ticket_out is none.
  * Threads: the client's.
- * Errors:  RPS_E_INVAL, RPS_E_NOMEM, RPS_E_UNREACHABLE, RPS_E_UNSUPPORTED.
+ * Errors:  RPS_E_LIMIT (tables or keys of a call), RPS_E_UNSUPPORTED (a value
+ *          type that is not built); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_push_start(rps_client *client,
         const rps_call *call, const rps_push *pushes, size_t count,
@@ -240,8 +264,10 @@ RPS_API RPS_NODISCARD rps_status rps_push_start(rps_client *client,
  *
  * Units:   timeout_ms in milliseconds, 0 = no limit.
  * Threads: the client's.
- * Errors:  the request's own; RPS_E_TIMEOUT (not done yet; wait again or
- *          cancel), RPS_E_NOT_FOUND (no such ticket).
+ * Errors:  RPS_E_TIMEOUT (not done yet; wait again or cancel),
+ *          RPS_E_NOT_FOUND (no such ticket; or the request's: a table that a
+ *          restore took away), RPS_E_LIMIT (the request's: step_bytes_max);
+ *          the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_wait(
         rps_client *client, rps_ticket ticket, uint32_t timeout_ms);
@@ -251,7 +277,7 @@ RPS_API RPS_NODISCARD rps_status rps_wait(
  * after which its status is the result and the ticket is gone.
  *
  * Threads: the client's.
- * Errors:  the request's own; RPS_E_NOT_FOUND.
+ * Errors:  as rps_wait, but for RPS_E_TIMEOUT.
  */
 RPS_API RPS_NODISCARD rps_status rps_poll(
         rps_client *client, rps_ticket ticket, int *done_out);
@@ -265,7 +291,8 @@ RPS_API RPS_NODISCARD rps_status rps_poll(
 RPS_API void rps_cancel(rps_client *client, rps_ticket ticket);
 
 /**
- * Step that the last finished lookup was answered from (c).
+ * Step that the last finished lookup or refresh was answered from (c); the
+ * least, where servers differ. Hand it to rps_refresh().
  *
  * Threads: the client's.
  */
@@ -296,11 +323,15 @@ RPS_API RPS_NODISCARD rps_status rps_push_gradients(rps_embedding_table *table,
         float learning_rate);
 
 /**
- * Write rows as they are, creating those that are absent.
+ * Write rows as they are, creating those that are absent. Of a key that
+ * stands twice the last row counts.
  *
+ * Shapes:  keys[key_count]; rows[key_count][dim]; slots and meta as
+ *          rps_assign says.
  * Owns:    borrows the arrays for the call.
  * Threads: the client's.
- * Errors:  RPS_E_INVAL, RPS_E_NONFINITE, RPS_E_UNREACHABLE, RPS_E_NOMEM.
+ * Errors:  RPS_E_NONFINITE (names table and key), RPS_E_LIMIT (keys of a
+ *          call), RPS_E_NOT_FOUND (as rps_wait); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_assign_rows(
         rps_client *client, const rps_assign *assign);
@@ -309,7 +340,7 @@ RPS_API RPS_NODISCARD rps_status rps_assign_rows(
  * Bring rows that were fetched at step `since` up to date.
  *
  * Shapes:  keys[n]; rows[n][dim] f32: changed ones are overwritten.
- * Units:   *changed_out counts keys.
+ * Units:   *changed_out counts positions of keys, duplicates too.
  * Owns:    borrows keys and rows for the call.
  * Threads: the client's.
  * Errors:  as rps_embedding_lookup.
@@ -325,8 +356,11 @@ RPS_API RPS_NODISCARD rps_status rps_refresh(rps_embedding_table *table,
  *
  * Owns:    fills *start_out; free its data_position.
  * Threads: the client's.
- * Errors:  RPS_E_NOT_FOUND (no such checkpoint), RPS_E_CORRUPT, RPS_E_IO,
- *          RPS_E_UNREACHABLE, RPS_E_INVAL.
+ * Errors:  RPS_E_NOT_FOUND (no such checkpoint), RPS_E_CORRUPT (of a file,
+ *          too), RPS_E_IO, RPS_E_MISMATCH (another job seed),
+ *          RPS_E_UNSUPPORTED (another format), RPS_E_RETRY_LATER (the servers'
+ *          writers are busy), RPS_E_LIMIT (no epoch is left); the usual. A
+ *          server whose restore failed keeps what it had.
  */
 RPS_API RPS_NODISCARD rps_status rps_job_begin(rps_client *client,
         uint64_t step, const rps_terms *terms, rps_start *start_out);
@@ -337,19 +371,19 @@ RPS_API RPS_NODISCARD rps_status rps_job_begin(rps_client *client,
  *
  * Owns:    fills *start_out; free its data_position.
  * Threads: the client's.
- * Errors:  RPS_E_TIMEOUT (names the rank), RPS_E_UNREACHABLE.
+ * Errors:  RPS_E_TIMEOUT (names the rank); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_job_join(
         rps_client *client, rps_start *start_out);
 
 /**
  * End a step: waits at PS 0 as the mode asks, answers the decision, which
- * the next request to each PS carries.
+ * the next request to each PS carries. The chief's leave is answered with
+ * the job's last decision, whose step may be a later one.
  *
  * Units:   loss is this replica's part; NaN = none. wishes: RPS_WISH_*.
  * Threads: the client's.
- * Errors:  RPS_E_TIMEOUT (names the rank that is missing),
- *          RPS_E_ROLLED_BACK, RPS_E_UNREACHABLE.
+ * Errors:  RPS_E_TIMEOUT (names the rank that is missing); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_step_end(rps_client *client, uint64_t step,
         double loss, uint32_t wishes, rps_decision *decision_out);
@@ -358,7 +392,7 @@ RPS_API RPS_NODISCARD rps_status rps_step_end(rps_client *client, uint64_t step,
  * Carry the last decision to every PS that has not had it yet.
  *
  * Threads: the client's.
- * Errors:  RPS_E_ROLLED_BACK, RPS_E_UNREACHABLE.
+ * Errors:  the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_apply(rps_client *client);
 
@@ -368,8 +402,10 @@ RPS_API RPS_NODISCARD rps_status rps_apply(rps_client *client);
  * Owns:    borrows data_position, a JSON text, or NULL.
  * Units:   keep counts complete checkpoints that stay.
  * Threads: the client's.
- * Errors:  RPS_E_IO, RPS_E_INVAL (no checkpoint_dir), RPS_E_UNREACHABLE,
- *          RPS_E_RETRY_LATER (another save runs); the older checkpoints
+ * Errors:  RPS_E_IO, RPS_E_INVAL (no checkpoint_dir; data_position is no
+ *          JSON), RPS_E_RETRY_LATER (another save runs), RPS_E_NONFINITE (a
+ *          row that could not be restored; named), RPS_E_MISMATCH (the step
+ *          stands already and is another); the usual. The older checkpoints
  *          stay valid.
  */
 RPS_API RPS_NODISCARD rps_status rps_save(rps_client *client, uint64_t step,
@@ -379,7 +415,7 @@ RPS_API RPS_NODISCARD rps_status rps_save(rps_client *client, uint64_t step,
  * Newest step of which every PS has a complete checkpoint; 0: none.
  *
  * Threads: the client's.
- * Errors:  RPS_E_UNREACHABLE.
+ * Errors:  the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_newest_checkpoint(
         rps_client *client, uint64_t *step_out);
@@ -389,7 +425,7 @@ RPS_API RPS_NODISCARD rps_status rps_newest_checkpoint(
  *
  * Owns:    *json_out is the caller's; free().
  * Threads: the client's.
- * Errors:  RPS_E_UNREACHABLE, RPS_E_INVAL.
+ * Errors:  RPS_E_INVAL (ps: no such server); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_stat(
         rps_client *client, uint32_t ps, char **json_out);
@@ -409,7 +445,7 @@ RPS_API RPS_NODISCARD rps_status rps_stat_digests(
  *
  * Owns:    *json_out is the caller's; free().
  * Threads: the client's.
- * Errors:  RPS_E_UNREACHABLE, RPS_E_INVAL.
+ * Errors:  as rps_stat.
  */
 RPS_API RPS_NODISCARD rps_status rps_ping(
         rps_client *client, uint32_t ps, char **json_out);
@@ -419,15 +455,17 @@ RPS_API RPS_NODISCARD rps_status rps_ping(
  *
  * Units:   wishes: RPS_WISH_SAVE or RPS_WISH_STOP.
  * Threads: the client's.
- * Errors:  RPS_E_NOT_FOUND (no chief is connected), RPS_E_UNREACHABLE.
+ * Errors:  RPS_E_NOT_FOUND (no chief is connected); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_wish(rps_client *client, uint32_t wishes);
 
 /**
- * End the servers: every PS finishes what it has in hand and exits 0.
+ * End the servers: every PS finishes what it has in hand and exits 0. PS 0
+ * is asked first; if it refuses, none ends.
  *
  * Threads: the client's.
- * Errors:  RPS_E_UNREACHABLE.
+ * Errors:  RPS_E_RETRY_LATER (a chief is connected, and this is not it); the
+ *          usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_shutdown(rps_client *client);
 

@@ -57,7 +57,7 @@ typedef struct rps_cluster {
 
 /** Where a cluster comes from; NULL = not given. See _options_init. */
 typedef struct rps_cluster_options {
-    uint32_t struct_bytes;
+    uint32_t struct_bytes;      /**< set by _init; tells versions apart */
     const char *tf_config;      /**< JSON, or "@FILE" */
     const char *tf_config_file; /**< TF_CONFIG_FILE; read if no tf_config */
     const char *tf_config_env;  /**< TF_CONFIG's text; "" is an error */
@@ -90,8 +90,9 @@ RPS_API void rps_cluster_options_init(rps_cluster_options *options);
 /**
  * Resolve. On success *cluster is to be finished by the caller.
  *
- * Owns:    copies what it keeps of *options. On RPS_E_INVAL *error holds
- *          the code and the message; finish it.
+ * Owns:    copies what it keeps of *options; what *cluster and *error held
+ *          before is not released. On an error *cluster is zeroed, and on
+ *          RPS_E_INVAL *error holds the code and the message; finish it.
  * Threads: any.
  * Errors:  RPS_E_INVAL (refused, exit 78), RPS_E_NOMEM.
  */

@@ -79,7 +79,8 @@ enum rps_on_full {
  *
  * Identity (a second request with another value is MISMATCH): name, dim,
  * value_dtype, optimizer, initializer*, seed, dense_elements. The rest is
- * policy, changed by ALTER_TABLE only.
+ * policy, which another request cannot change either (ALTER_TABLE will; it is
+ * not built yet).
  */
 typedef struct rps_table_spec {
     uint32_t struct_bytes; /**< set by _init; tells versions apart */

@@ -124,8 +124,6 @@ rps_conn_fill(struct rps_conn *conn)
 static rps_status
 refusal(struct rps_conn *conn)
 {
-    const struct rps_header *header = &conn->header;
-
     if (conn->header_status != RPS_OK) {
         return conn->header_status;
     }
@@ -136,15 +134,15 @@ refusal(struct rps_conn *conn)
                 rps_loop_shared(conn->loop)->connections_max);
         return RPS_E_LIMIT;
     }
-    if (header->deadline_us != 0 &&
-            rps_clock_ns() - conn->header_ns >
-                    (uint64_t)header->deadline_us * 1000) {
-        snprintf(conn->why, sizeof(conn->why),
-                "the deadline passed before the request was whole; "
-                "nothing was done");
-        return RPS_E_DEADLINE;
-    }
     return RPS_OK;
+}
+
+static bool
+is_late(const struct rps_conn *conn)
+{
+    return conn->header.deadline_us != 0 &&
+           rps_clock_ns() - conn->header_ns >
+                   (uint64_t)conn->header.deadline_us * 1000;
 }
 
 /* Ready for the next frame; a buffer that one large frame made goes. */
@@ -178,6 +176,11 @@ rps_conn_serve(struct rps_conn *conn)
     } else if ((status = rps_message_open(&message, &conn->header, conn->in,
                         conn->frame_bytes, &error)) != RPS_OK) {
         rps_conn_lose(conn, "bad_frame", error.text);
+    } else if (is_late(conn)) {
+        rps_service_expire(conn->session, &message,
+                "the deadline passed before the request was whole; "
+                "nothing was done",
+                rps_conn_on_reply, conn);
     } else {
         if (conn->header.opcode == RPS_OP_HELLO) {
             event_del(&conn->timer);

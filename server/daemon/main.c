@@ -3,9 +3,6 @@
 #include "base/log.h"
 #include "server/daemon/daemon.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static const char usage[] =
         "usage: recpsd [OPTION]...\n"
         "\n"
@@ -14,26 +11,12 @@ static const char usage[] =
         "--ps-hosts; without a cluster it is a server of its own on\n"
         "127.0.0.1:2222.\n";
 
-static enum rps_log_level
-log_level(const char *name)
-{
-    static const char *const names[] = {"debug", "info", "warn", "error"};
-
-    for (int i = 0; i < 4; i++) {
-        if (name != NULL && strcmp(name, names[i]) == 0) {
-            return (enum rps_log_level)i;
-        }
-    }
-    return RPS_LOG_INFO;
-}
-
 int
 main(int argc, char **argv)
 {
-    struct rps_options options;
+    struct rps_options options = {0};
     int code;
 
-    memset(&options, 0, sizeof(options));
     code = rps_options_read(
             &options, RPS_SCOPE_SERVER, "recpsd", usage, false, argc, argv);
     if (code >= 0) {
@@ -45,11 +28,6 @@ main(int argc, char **argv)
         rps_options_finish(&options);
         return code;
     }
-    rps_log_init(log_level(options.log_level),
-            options.log_format != NULL &&
-                            strcmp(options.log_format, "json") == 0
-                    ? RPS_LOG_JSON
-                    : RPS_LOG_TEXT);
     rps_log_identity("ps", options.cluster.index);
     code = rps_daemon_run(&options);
     rps_options_finish(&options);

@@ -279,7 +279,7 @@ def test_a_server_of_another_job_is_refused(cluster):
     assert "other" in run.stderr
 
 
-def test_version():
+def test_version_names_the_program():
     run = recps("--version")
     assert run.returncode == 0
     assert run.stdout.startswith("recps ")

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command in the README and in docs/ runs; every link leads somewhere.
 
-A ```sh block runs as one script in a folder with the built programs in PATH;
-the page's ```c block that has a main() lies there as example.c. A comment `<!-- run by X -->` or `<!-- not run: why -->` above a block
-says who runs it instead, or why nobody can.
+A ```sh block runs as one script in a folder with the built programs in PATH
+and the library known to pkg-config; the page's ```c block that has a main()
+lies there as example.c. A comment `<!-- run by X -->` or
+`<!-- not run: why -->` above a block says who runs it instead, or why nobody
+can.
 """
 import os
 import pathlib
@@ -41,8 +43,8 @@ def test_documented_commands_run(page, script, tmp_path):
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("TF_CONFIG", "RECPS_"))}
     env["PATH"] = ":".join([str(BUILD / p) for p in places] + [env["PATH"]])
-    env["C_INCLUDE_PATH"] = str(ROOT / "include")
-    env["LIBRARY_PATH"] = env["LD_LIBRARY_PATH"] = str(BUILD / "client")
+    env["PKG_CONFIG_PATH"] = str(BUILD / "meson-uninstalled")
+    env["LD_LIBRARY_PATH"] = str(BUILD / "client")
     run = subprocess.run(["sh", "-eu", "-c", script], cwd=tmp_path, env=env,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                          timeout=120, text=True, check=False)

@@ -278,6 +278,27 @@ def test_a_request_whose_deadline_passed_is_not_done(recpsd):
         assert (reply.request_id, reply.status) == (9, -9)
         assert "deadline" in reply.text
         assert connection.call(wire.PING, deadline_us=10**6).status == wire.OK
+        assert recpsd.stat()["tables"][0]["rows"] == 0
+        # the refusal used number 1 up: the next one is no gap
+        reply = connection.call(wire.PUSH, [
+            keys(5, table_id=table),
+            rows([1.0, 1.0], 2, table_id=table, learning_rate=1.0)], number=2)
+        assert reply.status == wire.OK, reply.text
+
+
+def test_a_late_frame_refuses_the_rest_of_its_push(recpsd):
+    with recpsd.connect() as connection:
+        table = connection.table(dim=2, initializer="zeros")
+        parts = [keys(5, table_id=table),
+                 rows([1.0, 1.0], 2, table_id=table, learning_rate=1.0)]
+        late = wire.frame(wire.PUSH, parts, 9, number=1, deadline_us=1000,
+                          flags=wire.MORE)
+        connection.send(late[:100])
+        time.sleep(0.1)
+        connection.send(late[100:])
+        assert connection.receive().status == -9
+        reply = connection.call(wire.PUSH, parts, number=1)
+        assert reply.status == -9, reply.text
     assert recpsd.stat()["tables"][0]["rows"] == 0
 
 

@@ -203,6 +203,40 @@ START_TEST(what_was_saved_comes_back)
 }
 END_TEST
 
+/* Servers that forgot their epoch: the folder has not. */
+START_TEST(a_job_that_goes_back_replaces_what_it_saved_later)
+{
+    rps_client *client;
+    rps_embedding_table *table;
+    rps_decision decision;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 0);
+    table = table_of(client);
+    for (uint64_t step = 1; step <= 2; step++) {
+        push_all(table, step, 2.0f);
+        must(rps_step_end(client, step, NAN, 0, &decision));
+        must(rps_save(client, step, NULL, 5));
+    }
+    rps_client_close(client);
+    servers_kill(&servers);
+    servers_restart(&servers);
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 1);
+    table = table_of(client);
+    push_all(table, 2, 5.0f);
+    must(rps_step_end(client, 2, NAN, 0, &decision));
+    must(rps_save(client, 2, NULL, 5));
+    start_job(client, RPS_MODE_SYNC, 2);
+    expect_all(table_of(client), -7, -2);
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
 struct replica {
     uint32_t rank;
     rps_client *client;
@@ -257,6 +291,105 @@ START_TEST(two_replicas_make_one_step)
     rps_client_close(replicas[1].client);
     rps_client_close(replicas[0].client);
     servers_stop(&servers);
+}
+END_TEST
+
+static void *
+join_thread(void *context)
+{
+    rps_start start;
+
+    must(rps_job_join(context, &start));
+    free(start.data_position);
+    return NULL;
+}
+
+static void *
+leave_first(void *context)
+{
+    rps_client *chief = context;
+    static rps_decision decision;
+
+    must(rps_step_end(chief, 1, NAN, RPS_WISH_LEAVE, &decision));
+    return &decision;
+}
+
+START_TEST(chief_that_leaves_first_gets_the_last_decision)
+{
+    rps_client *clients[2];
+    rps_embedding_table *table;
+    rps_terms terms = terms_of(RPS_MODE_SYNC, 2);
+    rps_decision decision;
+    pthread_t thread;
+    rps_start start;
+    void *last = NULL;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    clients[0] = servers_open(&servers, "worker", 0, 2);
+    clients[1] = servers_open(&servers, "worker", 1, 2);
+    must(rps_job_begin(clients[0], 0, &terms, &start));
+    ck_assert_int_eq(pthread_create(&thread, NULL, join_thread, clients[1]), 0);
+    must(rps_job_join(clients[0], &start));
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, leave_first, clients[0]), 0);
+    table = table_of(clients[1]);
+    push_all(table, 1, 1.0f);
+    must(rps_step_end(clients[1], 1, NAN, 0, &decision));
+    push_all(table, 2, 2.0f);
+    must(rps_step_end(clients[1], 2, NAN, RPS_WISH_LEAVE, &decision));
+    ck_assert_int_eq(pthread_join(thread, &last), 0);
+    ck_assert_uint_eq(((rps_decision *)last)->step, 2);
+    must(rps_apply(clients[0]));
+    expect_all(table_of(clients[0]), -3, -2);
+    rps_client_close(clients[1]);
+    rps_client_close(clients[0]);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(decision_of_a_refused_request_goes_again)
+{
+    enum {
+        MANY = 1000000
+    };
+
+    rps_client *client;
+    rps_embedding_table *table;
+    rps_decision decision;
+    uint64_t *keys = calloc(MANY, sizeof(*keys));
+    float *rows = calloc(MANY, 2 * sizeof(*rows));
+    const rps_call hasty = {.timeout_ms = 1};
+    rps_lookup lookup = {.keys = keys, .key_count = MANY, .rows = rows};
+    rps_ticket ticket;
+    rps_status status;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        free(keys);
+        free(rows);
+        return;
+    }
+    for (uint64_t i = 0; i < MANY; i++) {
+        keys[i] = i;
+    }
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 0);
+    table = table_of(client);
+    push_all(table, 1, 1.0f);
+    must(rps_step_end(client, 1, NAN, 0, &decision));
+    lookup.table = table;
+    must(rps_lookup_start(client, &hasty, &lookup, 1, &ticket));
+    /* 8 MB in a millisecond: hardly ever */
+    status = rps_wait(client, ticket, 0);
+    ck_assert(status == RPS_E_DEADLINE || status == RPS_OK);
+    push_all(table, 2, 2.0f);
+    must(rps_step_end(client, 2, NAN, 0, &decision));
+    expect_all(table, -3, -2);
+    rps_client_close(client);
+    servers_stop(&servers);
+    free(keys);
+    free(rows);
 }
 END_TEST
 
@@ -440,7 +573,12 @@ main(void)
     tcase_add_loop_test(tcase, sync_push_shows_after_the_decision, 0, LOOPS);
     tcase_add_loop_test(tcase, refresh_brings_what_changed_since, 0, LOOPS);
     tcase_add_loop_test(tcase, what_was_saved_comes_back, 0, LOOPS);
+    tcase_add_loop_test(
+            tcase, a_job_that_goes_back_replaces_what_it_saved_later, 1, LOOPS);
     tcase_add_loop_test(tcase, two_replicas_make_one_step, 1, LOOPS);
+    tcase_add_loop_test(
+            tcase, chief_that_leaves_first_gets_the_last_decision, 1, 3);
+    tcase_add_loop_test(tcase, decision_of_a_refused_request_goes_again, 1, 3);
     tcase_add_test(tcase, dead_server_ends_the_wait_for_a_step);
     tcase_add_test(tcase, another_epoch_is_rolled_back);
     tcase_add_test(tcase, wish_of_a_tool_reaches_the_next_decision);

@@ -118,6 +118,32 @@ START_TEST(a_gradient_that_is_not_finite_leaves_the_others)
 }
 END_TEST
 
+/* 1e30 squared is beyond float32: the accumulator, and with it every later
+ * checkpoint, would be lost. */
+START_TEST(a_step_whose_result_overflows_is_taken_back)
+{
+    rps_table_spec spec = spec_of(2, RPS_OPTIMIZER_ADAGRAD);
+    const uint64_t keys[2] = {4, 5};
+    const float small[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+    const float huge[4] = {1.0f, 1e30f, 1.0f, 1.0f};
+    struct rps_table *table = table_of(&spec);
+    struct rps_apply_report report;
+    float before[2], after[2];
+
+    push(table, 1, 2, keys, small);
+    read_row(table, 4, before);
+    report = push(table, 2, 2, keys, huge);
+    ck_assert_uint_eq(report.applied, 1);
+    ck_assert_uint_eq(report.nonfinite, 1);
+    ck_assert_uint_eq(report.nonfinite_key, 4);
+    read_row(table, 4, after);
+    ck_assert_mem_eq(before, after, sizeof(before));
+    /* the row learns on as if that push had not been */
+    ck_assert_uint_eq(push(table, 3, 2, keys, small).nonfinite, 0);
+    rps_table_destroy(table);
+}
+END_TEST
+
 START_TEST(a_sum_that_overflows_is_refused)
 {
     const uint64_t keys[3] = {4, 4, 5};
@@ -278,6 +304,7 @@ main(void)
     tcase_add_test(sums, duplicates_take_one_optimizer_step);
     tcase_add_test(sums, a_gradient_that_is_not_finite_leaves_the_others);
     tcase_add_test(sums, a_sum_that_overflows_is_refused);
+    tcase_add_test(sums, a_step_whose_result_overflows_is_taken_back);
     tcase_add_test(sums, mean_scales_the_sum);
     tcase_add_test(sums, an_empty_push_only_counts);
     suite_add_tcase(suite, sums);

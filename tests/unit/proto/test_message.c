@@ -227,6 +227,30 @@ START_TEST(section_that_lies_is_refused)
 }
 END_TEST
 
+START_TEST(offset_of_an_empty_section_leads_nowhere)
+{
+    const struct rps_header request = lookup_header();
+    const struct rps_section empty = {.kind = RPS_SECTION_KEYS};
+    struct rps_section *section;
+    struct rps_header header;
+    struct rps_message message;
+    struct rps_builder builder;
+    uint8_t *frame = NULL;
+    size_t length = 0;
+
+    rps_builder_begin(&builder, &request, 1);
+    rps_builder_add(&builder, &empty, NULL);
+    ck_assert_int_eq(rps_builder_end(&builder, &frame, &length), RPS_OK);
+    section = (struct rps_section *)(void *)(frame + RPS_HEADER_BYTES + 8);
+    section->offset = UINT64_MAX - 64;
+    ck_assert_int_eq(rps_header_decode(frame, &header, NULL), RPS_OK);
+    ck_assert_int_eq(
+            rps_message_open(&message, &header, frame, length, NULL), RPS_OK);
+    ck_assert_ptr_eq(rps_message_array(&message, message.sections), frame);
+    free(frame);
+}
+END_TEST
+
 START_TEST(section_count_beyond_the_body_is_refused)
 {
     const uint32_t counts[] = {2, 1025, UINT32_MAX};
@@ -376,6 +400,7 @@ main(void)
     tcase_add_test(tc, header_of_a_later_version_opcode_or_flag_is_unsupported);
     tcase_add_test(tc, header_with_a_body_over_16_mib_is_refused);
     tcase_add_loop_test(tc, section_that_lies_is_refused, 0, 9);
+    tcase_add_test(tc, offset_of_an_empty_section_leads_nowhere);
     tcase_add_test(tc, section_count_beyond_the_body_is_refused);
     tcase_add_test(tc, body_checksum_is_verified_where_the_flag_asks);
     tcase_add_test(tc, builder_refuses_what_no_frame_holds);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps of async mode: no waiting but for the start, the save barrier and the
  * chief's leave. */
+#include "tests/unit/folder.h"
 #include "tests/unit/server/fixture.h"
 
 #include <math.h>
@@ -11,15 +12,15 @@
 struct job {
     struct rps_service *service;
     struct peer *peers[2];
-    char dir[64];
+    char dir[FOLDER_BYTES];
 };
 
 static struct job
 job_of(uint32_t timeout_ms)
 {
-    struct job job = {.dir = "/tmp/rps-async-XXXXXX"};
+    struct job job = {0};
 
-    ck_assert_ptr_nonnull(mkdtemp(job.dir));
+    folder_make(job.dir);
     job.service = service_of(0, 1, job.dir, timeout_ms);
     job.peers[0] = peer_greet(job.service, "chief", 0, 2, "a");
     job.peers[1] = peer_greet(job.service, "worker", 1, 2, "b");
@@ -31,16 +32,13 @@ job_of(uint32_t timeout_ms)
 static void
 job_finish(struct job *job)
 {
-    char command[128];
-
     for (int rank = 0; rank < 2; rank++) {
         if (job->peers[rank] != NULL) {
             peer_close(job->peers[rank]);
         }
     }
     rps_service_destroy(job->service);
-    snprintf(command, sizeof(command), "rm -rf %s", job->dir);
-    ck_assert_int_eq(system(command), 0);
+    folder_remove(job->dir);
 }
 
 static struct rps_wire_decision

@@ -44,6 +44,9 @@ START_TEST(hello_of_another_job_is_a_mismatch_that_names_both_values)
             HELLO("[1,1]", "test", "0", "3", "1",
                     "worker\",\"rank\":2,\"replicas\":2"),
             RPS_E_INVAL, "rank 2 of 2");
+    refuse_hello(service,
+            HELLO("[1,1]", "test", "0", "3", "1", "worker\",\"replicas\":2"),
+            RPS_E_INVAL, "name their rank");
     refuse_hello(service, "[]", RPS_E_INVAL, "object");
     refuse_hello(service, "{", RPS_E_INVAL, "column");
     refuse_hello(service, NULL, RPS_E_INVAL, "text section");
@@ -352,6 +355,32 @@ START_TEST(an_answer_beyond_a_frame_is_a_limit)
 }
 END_TEST
 
+/* An answer has more sections than its request: they must fit, too. */
+START_TEST(an_answer_of_too_many_tables_is_a_limit)
+{
+    static const uint16_t opcodes[] = {RPS_OP_EMBEDDING_LOOKUP, RPS_OP_REFRESH};
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *peer = peer_greet(service, "none", 0, 0, "1");
+
+    for (size_t i = 0; i < 2; i++) {
+        const struct rps_header header = request_of(peer, opcodes[i]);
+        struct rps_section keys = {.kind = RPS_SECTION_KEYS};
+        struct rps_builder builder;
+        struct answer answer;
+
+        rps_builder_begin(&builder, &header, RPS_SECTIONS_MAX);
+        for (keys.table_id = 1; keys.table_id <= RPS_SECTIONS_MAX;
+                keys.table_id++) {
+            rps_builder_add(&builder, &keys, NULL);
+        }
+        answer = wait_answer(peer, send_builder(peer, &builder));
+        check_refused(&answer, RPS_E_LIMIT, "fewer tables");
+    }
+    peer_close(peer);
+    rps_service_destroy(service);
+}
+END_TEST
+
 START_TEST(a_nonfinite_gradient_is_told_once_and_counted)
 {
     const uint64_t key = 11;
@@ -378,6 +407,56 @@ START_TEST(a_nonfinite_gradient_is_told_once_and_counted)
                              "nonfinite")),
             2);
     json_decref(stat);
+    peer_close(peer);
+    rps_service_destroy(service);
+}
+END_TEST
+
+START_TEST(a_step_that_would_wrap_is_refused)
+{
+    const uint64_t key = 1;
+    const float gradient = 1;
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *peer = peer_greet(service, "none", 0, 0, "1");
+    const uint64_t id = open_table(peer, "emb", 1);
+    struct answer answer = wait_answer(
+            peer, send_push(peer, UINT64_MAX, 0, id, 1, &key, &gradient, 1));
+    float row;
+
+    check_refused(&answer, RPS_E_INVAL, "step 18446744073709551615");
+    ck_assert_uint_eq(lookup(peer, id, 1, &key, 1, &row), 0);
+    ck_assert_float_eq(row, 0);
+    peer_close(peer);
+    rps_service_destroy(service);
+}
+END_TEST
+
+START_TEST(an_infinite_learning_rate_is_refused)
+{
+    const uint64_t key = 1;
+    const float gradient = 1;
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *peer = peer_greet(service, "none", 0, 0, "1");
+    const struct rps_header header = request_of(peer, RPS_OP_PUSH_GRADIENTS);
+    const uint64_t id = open_table(peer, "emb", 1);
+    const struct rps_section keys_of = {
+            .table_id = id, .kind = RPS_SECTION_KEYS, .count = 1};
+    const struct rps_section rows_of = {.table_id = id,
+            .kind = RPS_SECTION_ROWS,
+            .dim = 1,
+            .count = 1,
+            .learning_rate = INFINITY};
+    struct rps_builder builder;
+    struct answer answer;
+    float row;
+
+    rps_builder_begin(&builder, &header, 2);
+    rps_builder_add(&builder, &keys_of, &key);
+    rps_builder_add(&builder, &rows_of, &gradient);
+    answer = wait_answer(peer, send_builder(peer, &builder));
+    check_refused(&answer, RPS_E_INVAL, "learning rate");
+    lookup(peer, id, 1, &key, 1, &row);
+    ck_assert_float_eq(row, 0);
     peer_close(peer);
     rps_service_destroy(service);
 }
@@ -473,7 +552,10 @@ main(void)
     tcase_add_test(tcase, refresh_answers_the_rows_that_changed_since);
     tcase_add_test(tcase, assign_writes_all_tables_or_none);
     tcase_add_test(tcase, an_answer_beyond_a_frame_is_a_limit);
+    tcase_add_test(tcase, an_answer_of_too_many_tables_is_a_limit);
     tcase_add_test(tcase, a_nonfinite_gradient_is_told_once_and_counted);
+    tcase_add_test(tcase, a_step_that_would_wrap_is_refused);
+    tcase_add_test(tcase, an_infinite_learning_rate_is_refused);
     tcase_add_test(tcase, a_number_gets_one_verdict_and_a_repeat_the_kept_one);
     tcase_add_test(tcase, a_request_of_another_epoch_is_rolled_back);
     suite_add_tcase(suite, tcase);

@@ -3,6 +3,7 @@
  * answer, as a chief would, and the restored values are worked out by hand. */
 #include "base/digest.h"
 #include "base/spec.h"
+#include "tests/unit/folder.h"
 #include "tests/unit/server/fixture.h"
 
 #include <inttypes.h>
@@ -12,23 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static char dir[64];
-
-static void
-make_dir(void)
-{
-    snprintf(dir, sizeof(dir), "/tmp/rps-saving-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-}
-
-static void
-remove_dir(void)
-{
-    char command[128];
-
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    ck_assert_int_eq(system(command), 0);
-}
+static char dir[FOLDER_BYTES];
 
 static struct rps_header
 save_header(struct peer *peer, uint64_t step)
@@ -134,7 +119,7 @@ START_TEST(what_was_saved_comes_back_and_what_came_later_does_not)
     char *words;
     json_t *stat;
 
-    make_dir();
+    folder_make(dir);
     service = service_of(0, 1, dir, 60000);
     peer = peer_greet(service, "none", 0, 0, "a");
     id = open_table(peer, "emb", 1);
@@ -175,7 +160,7 @@ START_TEST(what_was_saved_comes_back_and_what_came_later_does_not)
     json_decref(stat);
     peer_close(peer);
     rps_service_destroy(service);
-    remove_dir();
+    folder_remove(dir);
 }
 END_TEST
 
@@ -190,7 +175,7 @@ START_TEST(a_restore_that_fails_keeps_what_was_there)
     uint64_t id;
     float row[1];
 
-    make_dir();
+    folder_make(dir);
     service = service_of(0, 1, dir, 60000);
     peer = peer_greet(service, "none", 0, 0, "a");
     id = open_table(peer, "emb", 1);
@@ -209,7 +194,7 @@ START_TEST(a_restore_that_fails_keeps_what_was_there)
     ck_assert_float_eq(row[0], -1);
     peer_close(peer);
     rps_service_destroy(service);
-    remove_dir();
+    folder_remove(dir);
 }
 END_TEST
 
@@ -243,7 +228,7 @@ START_TEST(a_sync_save_wants_the_step_that_is_applied)
     struct rps_header header;
     struct answer answer;
 
-    make_dir();
+    folder_make(dir);
     service = service_of(0, 1, dir, 60000);
     chief = peer_greet(service, "chief", 0, 1, "a");
     begin_job(chief, 1, 0, "sync", 1);
@@ -264,7 +249,7 @@ START_TEST(a_sync_save_wants_the_step_that_is_applied)
     peer_close(tool);
     peer_close(chief);
     rps_service_destroy(service);
-    remove_dir();
+    folder_remove(dir);
 }
 END_TEST
 
@@ -279,7 +264,7 @@ START_TEST(verdicts_of_lanes_are_in_the_checkpoint)
     uint64_t id;
     float row[1];
 
-    make_dir();
+    folder_make(dir);
     service = service_of(0, 1, dir, 60000);
     peer = peer_greet(service, "none", 0, 0, "a");
     id = open_table(peer, "emb", 1);
@@ -303,7 +288,36 @@ START_TEST(verdicts_of_lanes_are_in_the_checkpoint)
     ck_assert_float_eq(row[0], -1); /* not pushed twice */
     peer_close(peer);
     rps_service_destroy(service);
-    remove_dir();
+    folder_remove(dir);
+}
+END_TEST
+
+START_TEST(nobody_ends_the_save_of_another_client)
+{
+    struct rps_service *service;
+    struct peer *peers[2];
+    struct rps_header header;
+    char *prepared = NULL;
+    char *manifest;
+
+    folder_make(dir);
+    service = service_of(0, 1, dir, 60000);
+    peers[0] = peer_greet(service, "none", 0, 0, "a");
+    peers[1] = peer_greet(service, "none", 0, 0, "b");
+    header = save_header(peers[0], 1);
+    ask(peers[0], &header, "{\"action\":\"prepare\"}", RPS_OK, &prepared);
+    header = save_header(peers[1], 1);
+    ask(peers[1], &header, "{\"action\":\"abort\"}", RPS_E_RETRY_LATER, NULL);
+    manifest = manifest_of(prepared, 1, 0);
+    commit(peers[0], 1, manifest);
+    free(manifest);
+    free(prepared);
+    /* once that is over, anybody may */
+    ask(peers[1], &header, "{\"action\":\"abort\"}", RPS_OK, NULL);
+    peer_close(peers[0]);
+    peer_close(peers[1]);
+    rps_service_destroy(service);
+    folder_remove(dir);
 }
 END_TEST
 
@@ -312,7 +326,7 @@ START_TEST(a_save_of_a_closed_connection_is_answered_to_nobody)
     struct rps_service *service;
     struct rps_header header;
 
-    make_dir();
+    folder_make(dir);
     service = service_of(0, 1, dir, 60000);
     for (int i = 0; i < 20; i++) {
         struct peer *peer = peer_greet(service, "none", 0, 0, "a");
@@ -322,7 +336,7 @@ START_TEST(a_save_of_a_closed_connection_is_answered_to_nobody)
         peer_close(peer);
     }
     rps_service_destroy(service);
-    remove_dir();
+    folder_remove(dir);
 }
 END_TEST
 
@@ -382,7 +396,7 @@ START_TEST(a_cut_beside_pushes_has_each_push_whole_or_not_at_all)
     atomic_bool over = false;
     uint64_t tables[2];
 
-    make_dir();
+    folder_make(dir);
     service = service_of(0, 1, dir, 60000);
     peer = peer_greet(service, "none", 0, 0, "a");
     tables[0] = open_table(peer, "one", 1);
@@ -411,7 +425,7 @@ START_TEST(a_cut_beside_pushes_has_each_push_whole_or_not_at_all)
     }
     peer_close(peer);
     rps_service_destroy(service);
-    remove_dir();
+    folder_remove(dir);
 }
 END_TEST
 
@@ -460,6 +474,7 @@ main(void)
             tcase, without_a_checkpoint_dir_a_save_is_refused_with_words);
     tcase_add_test(tcase, a_sync_save_wants_the_step_that_is_applied);
     tcase_add_test(tcase, verdicts_of_lanes_are_in_the_checkpoint);
+    tcase_add_test(tcase, nobody_ends_the_save_of_another_client);
     tcase_add_test(tcase, a_save_of_a_closed_connection_is_answered_to_nobody);
     tcase_add_test(
             tcase, a_cut_beside_pushes_has_each_push_whole_or_not_at_all);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const uint64_t key = 3;
 
@@ -345,6 +346,57 @@ START_TEST(a_split_push_takes_effect_with_its_last_frame)
 }
 END_TEST
 
+START_TEST(a_split_push_that_its_decision_overtakes_is_late)
+{
+    struct job job = job_with("sum", 60000);
+    uint32_t rank = 0;
+    struct rps_wire_decision decision = {.step = 1,
+            .epoch = 1,
+            .loss = (double)NAN,
+            .rank_count = 1,
+            .ranks = &rank};
+    struct answer answer;
+    uint64_t step;
+
+    answer = push_part(job.peers[1], 1, 1, job.table, 4, 1, true);
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    answer_finish(&answer);
+    push_one(job.peers[0], 1, job.table, 1);
+    apply(job.peers[0], &decision, RPS_OK);
+    answer = push_part(job.peers[1], 1, 1, job.table, 4, 1, false);
+    check_refused(&answer, RPS_E_INVAL, "after its decision");
+    /* and it is in no later step */
+    decision.step = 2;
+    rank = 1;
+    apply(job.peers[0], &decision, RPS_OK);
+    ck_assert_float_eq(value_of(job.peers[0], job.table, &step), -1);
+    job_finish(&job);
+}
+END_TEST
+
+START_TEST(a_split_push_whose_first_frame_is_refused_is_refused_whole)
+{
+    struct job job = job_with("sum", 60000);
+    struct peer *tool = peer_greet(job.service, "none", 0, 0, "c");
+    struct answer answer;
+
+    job.peers[0]->epoch = 2;
+    answer = push_part(job.peers[0], 1, 1, job.table, 1, 1, true);
+    check_refused(&answer, RPS_E_ROLLED_BACK, "epoch 2");
+    tool->epoch = 1;
+    begin_job(tool, 2, 0, "async", 2);
+    open_table(tool, "emb", 1);
+    answer = push_part(job.peers[0], 1, 1, job.table, 1, 1, false);
+    check_refused(&answer, RPS_E_ROLLED_BACK, "epoch 2");
+    /* the next push is another one */
+    answer = push_part(job.peers[0], 1, 2, job.table, 1, 1, false);
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    answer_finish(&answer);
+    peer_close(tool);
+    job_finish(&job);
+}
+END_TEST
+
 START_TEST(parts_of_a_push_end_with_their_connection)
 {
     struct job job = job_with("sum", 60000);
@@ -488,7 +540,6 @@ START_TEST(a_lost_replica_ends_the_wait_of_the_others_with_its_rank)
     uint64_t chief = send_step_end(job.peers[0], 1, 0, "1", "");
     struct answer answer;
 
-    ck_assert(!is_answered(job.peers[0], chief, 300)); /* connected: no */
     peer_close(job.peers[1]);
     job.peers[1] = NULL;
     ck_assert(!is_answered(job.peers[0], chief, 50));
@@ -505,17 +556,48 @@ END_TEST
 START_TEST(a_replica_that_comes_back_in_time_is_not_lost)
 {
     struct job job = job_with("sum", 500);
-    uint64_t chief = send_step_end(job.peers[0], 1, 0, "1", "");
+    uint64_t chief;
     struct rps_wire_decision decision;
 
     peer_close(job.peers[1]);
     job.peers[1] = peer_greet(job.service, "worker", 1, 2, "b");
     job.peers[1]->epoch = 1;
-    ck_assert(!is_answered(job.peers[0], chief, 700));
+    usleep(700000); /* past the end of its time, had it not come back */
+    chief = send_step_end(job.peers[0], 1, 0, "1", "");
+    ck_assert(!is_answered(job.peers[0], chief, 50));
     decision = wait_decision(
             job.peers[1], send_step_end(job.peers[1], 1, 1, "1", ""));
     rps_decision_finish(&decision);
     decision = wait_decision(job.peers[0], chief);
+    rps_decision_finish(&decision);
+    job_finish(&job);
+}
+END_TEST
+
+START_TEST(a_connected_replica_that_does_not_end_a_step_is_named)
+{
+    struct job job = job_with("sum", 200);
+    uint64_t chief = send_step_end(job.peers[0], 1, 0, "1", "");
+    struct answer answer = wait_answer(job.peers[0], chief);
+
+    check_refused(&answer, RPS_E_TIMEOUT, "for rank 1, which did not end it");
+    job_finish(&job);
+}
+END_TEST
+
+START_TEST(a_replica_that_leaves_last_waits_for_no_step_of_others)
+{
+    struct job job = job_with("sum", 200);
+    uint64_t second = send_step_end(job.peers[1], 1, 1, "1", "");
+    uint64_t chief = send_step_end(job.peers[0], 1, 0, "1", "\"leave\"");
+    struct rps_wire_decision decision = wait_decision(job.peers[1], second);
+
+    rps_decision_finish(&decision);
+    /* rank 1 computes for longer than the timeout: nobody waits for a step */
+    ck_assert(!is_answered(job.peers[0], chief, 400));
+    (void)send_step_end(job.peers[1], 2, 1, "1", "\"leave\"");
+    decision = wait_decision(job.peers[0], chief);
+    ck_assert_uint_eq(decision.step, 2);
     rps_decision_finish(&decision);
     job_finish(&job);
 }
@@ -543,6 +625,31 @@ START_TEST(a_new_process_of_a_lost_rank_waits_for_the_next_epoch)
     answer = wait_answer(job.peers[0], chief);
     answer_finish(&answer);
     job_finish(&job);
+}
+END_TEST
+
+START_TEST(new_processes_of_all_ranks_wait_for_the_next_epoch)
+{
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *old = peer_greet(service, "chief", 0, 1, "a");
+    struct peer *new;
+    uint64_t id;
+    struct answer answer;
+
+    begin_job(old, 1, 0, "sync", 1);
+    join_all(&old, 1);
+    peer_close(old);
+    new = peer_greet(service, "chief", 0, 1, "b");
+    id = send_step_end(new, 0, 0, "null", "");
+    ck_assert(!is_answered(new, id, 50));
+    new->epoch = 1;
+    begin_job(new, 2, 0, "sync", 1);
+    answer = wait_answer(new, id);
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    ck_assert_uint_eq(answer.header.epoch, 2);
+    answer_finish(&answer);
+    peer_close(new);
+    rps_service_destroy(service);
 }
 END_TEST
 
@@ -632,6 +739,9 @@ main(void)
             tcase, uncounted_and_late_contributions_are_dropped_and_counted);
     tcase_add_test(tcase, a_decision_comes_in_with_any_request);
     tcase_add_test(tcase, a_split_push_takes_effect_with_its_last_frame);
+    tcase_add_test(tcase, a_split_push_that_its_decision_overtakes_is_late);
+    tcase_add_test(
+            tcase, a_split_push_whose_first_frame_is_refused_is_refused_whole);
     tcase_add_test(tcase, parts_of_a_push_end_with_their_connection);
     tcase_add_test(
             tcase, a_push_beyond_step_bytes_max_is_a_limit_that_names_it);
@@ -642,7 +752,12 @@ main(void)
             tcase, a_lost_replica_ends_the_wait_of_the_others_with_its_rank);
     tcase_add_test(tcase, a_replica_that_comes_back_in_time_is_not_lost);
     tcase_add_test(
+            tcase, a_connected_replica_that_does_not_end_a_step_is_named);
+    tcase_add_test(
+            tcase, a_replica_that_leaves_last_waits_for_no_step_of_others);
+    tcase_add_test(
             tcase, a_new_process_of_a_lost_rank_waits_for_the_next_epoch);
+    tcase_add_test(tcase, new_processes_of_all_ranks_wait_for_the_next_epoch);
     tcase_add_test(tcase, restore_rolls_back_who_waits_for_a_step);
     tcase_add_test(
             tcase, wishes_of_tools_reach_the_chief_and_end_with_its_step);

@@ -36,25 +36,6 @@ static const struct {
 #define TABLE_COUNT (sizeof(tables) / sizeof(tables[0]))
 
 void
-folder_make(char path[256])
-{
-    const char *base = getenv("TMPDIR");
-
-    snprintf(path, 256, "%s/recps-checkpoint-XXXXXX",
-            base == NULL ? "/tmp" : base);
-    ck_assert_ptr_nonnull(mkdtemp(path));
-}
-
-void
-folder_remove(const char *path)
-{
-    char command[512];
-
-    snprintf(command, sizeof(command), "rm -rf '%s'", path);
-    ck_assert_int_eq(system(command), 0);
-}
-
-void
 job_make(struct job *job, const char *dir, uint32_t parts)
 {
     memset(job, 0, sizeof(*job));
@@ -328,12 +309,14 @@ digest_of(json_t *sums, char hex[RPS_DIGEST_HEX_BYTES])
     return hex;
 }
 
+struct rps_lane_record job_first_lane = {
+        UINT64_MAX, 3, RPS_E_WRONG_ROUTE, UINT64_MAX - 1};
+
 static json_t *
 prepare_part(const struct job *job, uint64_t step, uint32_t part)
 {
     const struct rps_lane_record lanes[] = {
-            {UINT64_MAX, 3, RPS_E_WRONG_ROUTE, UINT64_MAX - 1},
-            {part, 0, RPS_OK, 12}};
+            job_first_lane, {part, 0, RPS_OK, 12}};
     struct rps_checkpoint_id id = job_id(job, step, part);
     struct rps_error error = {""};
     json_t *answer = NULL;

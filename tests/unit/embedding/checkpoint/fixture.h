@@ -7,6 +7,7 @@
 #define TESTS_CHECKPOINT_FIXTURE_H
 
 #include "embedding/checkpoint/checkpoint.h"
+#include "tests/unit/folder.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,10 +23,6 @@ struct job {
     struct rps_store *stores[PARTS_MAX];
 };
 
-/** A new folder below TMPDIR, removed by folder_remove(). */
-void folder_make(char path[256]);
-void folder_remove(const char *path);
-
 /**
  * Empty stores of n PS; dirs[n], or one for all. Tables: "emb" (adagrad),
  * "lazy" (adam), "plain" (sgd), "empty", "wide" (above 2 MiB in each of 2
@@ -33,6 +30,8 @@ void folder_remove(const char *path);
  */
 void job_make(struct job *job, const char *dir, uint32_t parts);
 void job_fill(struct job *job);
+/** First of the two verdicts that job_save() saves. */
+extern struct rps_lane_record job_first_lane;
 void job_finish(struct job *job);
 
 struct rps_checkpoint_id job_id(

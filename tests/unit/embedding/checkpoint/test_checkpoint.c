@@ -2,6 +2,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "tests/unit/embedding/checkpoint/fixture.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -183,37 +184,6 @@ START_TEST(a_row_of_another_ps_is_not_saved)
 }
 END_TEST
 
-/* Rows can overflow: the law refuses what comes in, not what comes out. */
-START_TEST(a_row_that_is_not_finite_is_refused_with_its_key)
-{
-    static const float gradient[5] = {1e38f, 0, 0, 0, 0};
-    const uint64_t key = 123456789;
-    const struct rps_contribution one = {1, &key, NULL, gradient};
-    const struct rps_update update = {1, 1, 1e38f, 1.0f};
-    struct rps_apply_report report;
-    struct rps_checkpoint_id id;
-    struct rps_error error = {""};
-    rps_table_spec spec;
-    struct rps_table *table = NULL;
-    struct job job;
-    json_t *answer = NULL;
-
-    job_make(&job, folder, 1);
-    job_save(&job, 1, 0);
-    rps_table_spec_init(&spec, "hot", 5, RPS_OPTIMIZER_SGD);
-    ck_assert_int_eq(
-            rps_store_open_table(job.stores[0], &spec, &table, NULL), RPS_OK);
-    ck_assert_int_eq(rps_table_apply(table, &update, &one, 1, &report), RPS_OK);
-    id = job_id(&job, 2, 0);
-    ck_assert_int_eq(rps_checkpoint_prepare(
-                             &id, job.stores[0], NULL, 0, &answer, &error),
-            RPS_E_NONFINITE);
-    ck_assert_ptr_nonnull(strstr(error.text, "hot"));
-    ck_assert_ptr_nonnull(strstr(error.text, "123456789"));
-    job_finish(&job);
-}
-END_TEST
-
 static uint64_t last_done;
 
 static void
@@ -275,8 +245,6 @@ main(void)
 {
     Suite *suite = suite_create("checkpoint");
     TCase *tcase = tcase_create("round trip");
-    SRunner *runner = NULL;
-    int failed = 0;
 
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
@@ -287,13 +255,8 @@ main(void)
     tcase_add_test(tcase, a_store_without_tables_is_a_checkpoint);
     tcase_add_test(tcase, another_job_seed_is_refused_with_both_values);
     tcase_add_test(tcase, a_row_of_another_ps_is_not_saved);
-    tcase_add_test(tcase, a_row_that_is_not_finite_is_refused_with_its_key);
     tcase_add_test(tcase, verify_recomputes_the_digests);
     tcase_add_test(tcase, verify_of_a_folder_without_a_checkpoint_says_so);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "tests/unit/embedding/checkpoint/fixture.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -214,6 +215,31 @@ START_TEST(a_step_after_a_rollback_does_not_remove_later_ones)
 }
 END_TEST
 
+/* 30, back to 10, 15: what to go on from is 15, not the 20 and 30 of the
+ * line that was left. */
+START_TEST(steps_of_a_line_that_was_left_are_marked)
+{
+    struct rps_checkpoint_survey survey;
+
+    job_save(&job, 10, 0);
+    job_save(&job, 20, 0);
+    job_save(&job, 30, 0);
+    job.epoch = 2;
+    job_save(&job, 15, 0);
+    job_save(&job, 35, 0);
+    ck_assert_int_eq(
+            rps_checkpoint_survey(folder, 0, 2, &survey, NULL), RPS_OK);
+    ck_assert_uint_eq(survey.count, 5);
+    ck_assert_uint_eq(survey.epoch_max, 2);
+    for (size_t i = 0; i < survey.count; i++) {
+        const uint64_t step = survey.complete[i].step;
+        ck_assert_int_eq(
+                survey.complete[i].abandoned, step == 20 || step == 30);
+    }
+    rps_checkpoint_survey_finish(&survey);
+}
+END_TEST
+
 START_TEST(a_checkpoint_without_a_part_is_listed_for_nobody_else)
 {
     char path[700];
@@ -368,8 +394,6 @@ main(void)
 {
     Suite *suite = suite_create("checkpoint commit");
     TCase *tcase = tcase_create("commit");
-    SRunner *runner = NULL;
-    int failed = 0;
 
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
@@ -382,6 +406,7 @@ main(void)
     tcase_add_test(tcase, a_manifest_of_another_save_is_refused);
     tcase_add_test(tcase, prune_keeps_the_newest_and_what_is_not_ours);
     tcase_add_test(tcase, a_step_after_a_rollback_does_not_remove_later_ones);
+    tcase_add_test(tcase, steps_of_a_line_that_was_left_are_marked);
     tcase_add_test(
             tcase, a_checkpoint_without_a_part_is_listed_for_nobody_else);
     tcase_add_test(tcase, a_folder_that_is_not_there_has_no_steps);
@@ -391,9 +416,5 @@ main(void)
             tcase, a_folder_that_cannot_be_made_is_an_io_error_with_the_path);
     tcase_add_test(tcase, a_failed_prepare_may_be_repeated);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

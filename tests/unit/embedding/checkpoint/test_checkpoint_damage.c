@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "tests/unit/embedding/checkpoint/fixture.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -526,13 +527,48 @@ START_TEST(no_field_of_a_part_file_is_trusted)
 }
 END_TEST
 
+START_TEST(a_push_count_that_would_wrap_is_refused)
+{
+    json_t *part = load("part-0-of-2.json");
+    json_t *table = json_object_get(json_object_get(part, "tables"), "emb");
+
+    json_object_set_new(table, "pushes", json_string("18446744073709551615"));
+    forge_part(part);
+    expect_refused("pushes", RPS_E_CORRUPT);
+    json_decref(part);
+}
+END_TEST
+
+START_TEST(a_verdict_that_no_lane_can_have_is_refused)
+{
+    const struct rps_lane_record lanes[] = {{1, 0, RPS_OK, 0},
+            {1, 0, RPS_OK, UINT64_MAX}, {1, 0, (rps_status)7, 5}};
+
+    for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
+        struct rps_error error = {""};
+        struct job job;
+
+        folder_remove(folder);
+        folder_make(folder);
+        job_make(&job, folder, 1);
+        job_fill(&job);
+        job_first_lane = lanes[i];
+        job_save(&job, STEP, 0);
+        job_finish(&job);
+        job_make(&job, folder, 1);
+        ck_assert_int_eq(
+                job_restore_part(&job, STEP, 0, &error), RPS_E_CORRUPT);
+        ck_assert_ptr_nonnull(strstr(error.text, "is no verdict"));
+        job_finish(&job);
+    }
+}
+END_TEST
+
 int
 main(void)
 {
     Suite *suite = suite_create("checkpoint damage");
     TCase *tcase = tcase_create("damage");
-    SRunner *runner = NULL;
-    int failed = 0;
 
     tcase_set_timeout(tcase, 120);
     tcase_add_unchecked_fixture(tcase, save_master, remove_master);
@@ -553,10 +589,8 @@ main(void)
     tcase_add_test(tcase, a_table_name_that_is_a_path_is_refused);
     tcase_add_test(tcase, no_field_of_the_manifest_is_trusted);
     tcase_add_test(tcase, no_field_of_a_part_file_is_trusted);
+    tcase_add_test(tcase, a_push_count_that_would_wrap_is_refused);
+    tcase_add_test(tcase, a_verdict_that_no_lane_can_have_is_refused);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

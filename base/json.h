@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What jansson leaves to its callers: text of a value that is then released,
+ * and numbers as the wire and the files have them.
+ */
+#ifndef RPS_BASE_JSON_H
+#define RPS_BASE_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Compact text of a value, which is released; free(). NULL: no memory. */
+char *rps_json_text(json_t *value);
+
+/** An integer >= 0. False, *out unchanged: it is none. */
+bool rps_json_count(const json_t *value, uint64_t *out);
+
+/** The same, or a decimal string: for what may exceed 2^53. */
+bool rps_json_whole(const json_t *value, uint64_t *out);
+
+#endif /* RPS_BASE_JSON_H */

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `meson install` puts down is enough to build and run against."""
+import os
+import re
+import subprocess
+
+import pytest
+
+import programs
+
+PROGRAMS = ("recps", "recps-bench", "recps-train", "recpsd")
+
+pytestmark = pytest.mark.skipif(
+    not programs.RECPSD.is_file(), reason=f"{programs.BUILD} is not built")
+
+
+def run(*command, env=None, cwd=None):
+    done = subprocess.run([str(part) for part in command], env=env, cwd=cwd,
+                          capture_output=True, text=True, timeout=120,
+                          check=False)
+    assert done.returncode == 0, f"{command}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder below which the prefix lies (--destdir)."""
+    folder = tmp_path_factory.mktemp("installed")
+    run("meson", "install", "-C", programs.BUILD, "--no-rebuild", "--quiet",
+        "--destdir", folder)
+    return folder
+
+
+def only(folder, name):
+    """The one file of this name below a folder."""
+    found = list(folder.rglob(name))
+    assert len(found) == 1, f"{name}: {found}"
+    return found[0]
+
+
+def pkg_config(installed, *arguments):
+    env = programs.environment(
+        PKG_CONFIG_LIBDIR=str(only(installed, "recps.pc").parent),
+        PKG_CONFIG_SYSROOT_DIR=str(installed))
+    return run("pkg-config", *arguments, "recps", env=env)
+
+
+@pytest.fixture(scope="module")
+def example(installed, tmp_path_factory):
+    """docs/CLIENT.md's program, compiled as its first command says."""
+    folder = tmp_path_factory.mktemp("example")
+    page = (programs.ROOT / "docs/CLIENT.md").read_text("utf8")
+    (folder / "example.c").write_text(
+        re.search(r"```c\n(.*?)```", page, re.S).group(1), "utf8")
+    run(os.environ.get("CC", "cc"), "-Wall", "-Werror", "-o", "example",
+        "example.c", *pkg_config(installed, "--cflags", "--libs").split(),
+        cwd=folder)
+    return folder / "example"
+
+
+def test_every_program_and_header_is_installed(installed):
+    binaries = only(installed, "recpsd").parent
+    assert sorted(os.listdir(binaries)) == sorted(PROGRAMS)
+    headers = only(installed, "client.h").parent
+    assert headers.name == "recps"
+    assert sorted(os.listdir(headers)) == sorted(
+        os.listdir(programs.ROOT / "include/recps"))
+
+
+def test_the_programs_and_the_library_say_one_version(installed):
+    version = pkg_config(installed, "--modversion").strip()
+    binaries = only(installed, "recpsd").parent
+    for name in PROGRAMS:
+        said = run(binaries / name, "--version").strip()
+        assert said == f"{name} {version}"
+    assert only(installed, f"librecps.so.{version}").is_file()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_help_begins_with_the_usage(installed, name):
+    binaries = only(installed, "recpsd").parent
+    assert run(binaries / name, "--help").startswith(f"usage: {name} ")
+
+
+def library_path(installed):
+    return programs.environment(
+        LD_LIBRARY_PATH=str(only(installed, "librecps.so").parent))
+
+
+def test_the_example_runs_against_the_installed_library(installed, example):
+    said = run(example, env=library_path(installed))
+    # Adagrad from an accumulator of 0.1 takes nearly a whole learning rate
+    # (0.001) from start values within 0.05
+    values = re.fullmatch(r"key 42: (\S+), key 7: (\S+)\n", said).groups()
+    assert all(0 < abs(float(value)) < 0.051 for value in values)
+
+
+def test_the_installed_launcher_finds_the_installed_server(
+        installed, example):
+    binaries = only(installed, "recpsd").parent
+    env = library_path(installed)
+    env["PATH"] = os.defpath
+    said = run(binaries / "recps", "launch", "--ps", "2", "--workers", "1", "--",
+               example, env=env)
+    assert "key 42:" in said
