@@ -60,11 +60,11 @@
   X(RPS_SCOPE_TRAIN, bottom_mlp, STRING, "64,16", "floats", "1..1024", "layers of the bottom MLP; the last equals --emb-dim") \
   X(RPS_SCOPE_TRAIN, top_mlp, STRING, "64,1", "floats", "1..1024", "layers of the top MLP; the last is 1") \
   X(RPS_SCOPE_TRAIN, sparse_optimizer, CHOICE, "adagrad", "", "sgd|adagrad|adam", "optimizer of the embedding table") \
-  X(RPS_SCOPE_TRAIN, sparse_lr, F64, "0.02", "", "0..1e30", "its learning rate") \
-  X(RPS_SCOPE_TRAIN, sparse_accumulator, F64, "0.1", "", "0..1e30", "Adagrad's initial accumulator") \
+  X(RPS_SCOPE_TRAIN, sparse_lr, F64, "0.02", "", "1e-30..1e6", "its learning rate") \
+  X(RPS_SCOPE_TRAIN, sparse_accumulator, F64, "0.1", "", "0..1e6", "Adagrad's initial accumulator") \
   X(RPS_SCOPE_TRAIN, sparse_init, STRING, "uniform:-0.05,0.05", "", "1..1024", "zeros, constant:V or uniform:LOW,HIGH") \
   X(RPS_SCOPE_TRAIN, dense_optimizer, CHOICE, "adam", "", "sgd|adagrad|adam", "optimizer of the dense variables") \
-  X(RPS_SCOPE_TRAIN, dense_lr, F64, "0.001", "", "0..1e30", "its learning rate") \
+  X(RPS_SCOPE_TRAIN, dense_lr, F64, "0.001", "", "1e-30..1e6", "its learning rate") \
   X(RPS_SCOPE_TRAIN, mode, CHOICE, "sync", "", "sync|async", "when a push is applied") \
   X(RPS_SCOPE_TRAIN, combine, CHOICE, "sum", "", "sum|mean", "how the replicas' gradients become one (sync)") \
   X(RPS_SCOPE_TRAIN, seed, U64, "1", "", "", "of start values and shuffle") \

@@ -98,7 +98,8 @@ measure(struct rps_run *run, const struct rps_stage *stage,
     result->has_log_loss = true;
     result->log_loss = loss_sum / (double)labels;
     if (!result->has_auc) {
-        rps_run_say(run, "auc: none, the test rows are all of one class");
+        rps_run_say(run, "auc: none, the test rows are all of one class, or a "
+                         "probability is not a number");
     }
     return RPS_OK;
 }

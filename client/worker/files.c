@@ -131,6 +131,7 @@ rps_file_list_find(struct rps_file_list *list, const char *format,
         const char *path, struct rps_error *error)
 {
     struct stat stat_of;
+    bool is_folder = false;
     rps_status status;
 
     *list = (struct rps_file_list){0};
@@ -142,13 +143,18 @@ rps_file_list_find(struct rps_file_list *list, const char *format,
     if (stat(path, &stat_of) != 0) {
         status = add_glob(list, path, error);
     } else if (S_ISDIR(stat_of.st_mode)) {
+        is_folder = true;
         status = add_folder(list, path, error);
     } else {
         status = add_file(list, path, error);
     }
     if (status == RPS_OK && list->count == 0) {
         status = rps_fail(error, RPS_E_NOT_FOUND,
-                "data %s: \"%.400s\": no such file, and no file matches",
+                is_folder ? "data %s: the folder %.400s is empty: no file is "
+                            "in it (folders and names that begin with a dot "
+                            "do not count)"
+                          : "data %s: \"%.400s\": no such file, and no file "
+                            "matches",
                 format, path);
     }
     if (status == RPS_OK) {

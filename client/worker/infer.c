@@ -77,6 +77,7 @@ rps_run_infer(struct rps_run *run)
         status = rps_run_evaluate(run, predict, &end);
     }
     if (status == RPS_OK) {
+        rps_run_say_skipped(run);
         end.steps = step;
         status = rps_report_done(run->report, &end, &run->error);
     }

@@ -228,6 +228,7 @@ struct assigner {
     struct rps_run *run;
     const struct array *weights;
     struct key_set *set;
+    uint8_t *named; /* [rows of weights]: a line named it */
     uint32_t dim;
     uint64_t *keys; /* [ASSIGN_KEYS_MAX] */
     float *rows;    /* [ASSIGN_KEYS_MAX][dim] */
@@ -309,9 +310,33 @@ assign_line(struct assigner *assigner, char *line)
                 "field %s is not one of the data's %u", field,
                 run->model->shape.fields);
     }
+    if (assigner->named[row] != 0) {
+        return rps_fail(&run->error, RPS_E_INVAL,
+                "row %s of emb.weight was on an earlier line, too", line);
+    }
+    assigner->named[row] = 1;
     status = rps_dataset_key(
             run->data, (uint32_t)field_index, token, &key, &run->error);
     return status == RPS_OK ? assigner_add(assigner, key, row) : status;
+}
+
+/* A file that was cut off would leave keys at other start values. */
+static rps_status
+check_all_named(
+        const struct assigner *assigner, const char *path, uint64_t lines)
+{
+    const uint64_t rows = assigner->weights->npy.shape[0];
+
+    for (uint64_t row = 0; row < rows; row++) {
+        if (assigner->named[row] == 0) {
+            return rps_fail(&assigner->run->error, RPS_E_INVAL,
+                    "--init-from: %s: row %llu of emb.weight's %llu is on "
+                    "none of its %llu lines: is the file cut off?",
+                    path, (unsigned long long)row, (unsigned long long)rows,
+                    (unsigned long long)lines);
+        }
+    }
+    return RPS_OK;
 }
 
 static rps_status
@@ -327,6 +352,9 @@ assign_lines(struct assigner *assigner, char *text, const char *path)
 
         number++;
         text[length] = '\0';
+        if (length > 0 && text[length - 1] == '\r') {
+            text[--length] = '\0';
+        }
         if (length > 0) {
             status = assign_line(assigner, text);
         }
@@ -337,6 +365,9 @@ assign_lines(struct assigner *assigner, char *text, const char *path)
 
         return rps_fail(&run->error, status, "--init-from: %s:%llu: %s", path,
                 (unsigned long long)number, cause.text);
+    }
+    if (status == RPS_OK) {
+        status = check_all_named(assigner, path, number);
     }
     return status == RPS_OK ? assigner_flush(assigner) : status;
 }
@@ -355,7 +386,9 @@ assign_embedding(
 
     assigner.keys = calloc(ASSIGN_KEYS_MAX, sizeof(*assigner.keys));
     assigner.rows = calloc((size_t)ASSIGN_KEYS_MAX * dim, sizeof(float));
-    if (path == NULL || assigner.keys == NULL || assigner.rows == NULL) {
+    assigner.named = calloc((size_t)weights->npy.shape[0] + 1, 1);
+    if (path == NULL || assigner.keys == NULL || assigner.rows == NULL ||
+            assigner.named == NULL) {
         rps_fail(&run->error, RPS_E_NOMEM, "no memory for start weights");
         goto finish;
     }
@@ -375,6 +408,7 @@ finish:
     free(text);
     free(assigner.keys);
     free(assigner.rows);
+    free(assigner.named);
     return status;
 }
 
@@ -406,16 +440,11 @@ init_embedding(struct rps_run *run)
     return status;
 }
 
-rps_status
-rps_run_init_from(struct rps_run *run)
+static rps_status
+init_from(struct rps_run *run)
 {
     rps_status status = RPS_OK;
 
-    if (run->settings->options->init_from[0] == '\0') {
-        rps_model_start_values(run->model, run->settings->options->seed);
-        return rps_dense_assign(&run->tables.dense, run->client, &run->error);
-    }
-    assert(run->settings->model == RPS_MODEL_DLRM);
     for (uint32_t v = 0; v < run->model->variable_count && status == RPS_OK;
             v++) {
         status = read_variable(run, &run->model->variables[v]);
@@ -424,4 +453,19 @@ rps_run_init_from(struct rps_run *run)
         status = rps_dense_assign(&run->tables.dense, run->client, &run->error);
     }
     return status == RPS_OK ? init_embedding(run) : status;
+}
+
+rps_status
+rps_run_init_from(struct rps_run *run)
+{
+    rps_status status;
+
+    if (run->settings->options->init_from[0] == '\0') {
+        rps_model_start_values(run->model, run->settings->options->seed);
+        return rps_dense_assign(&run->tables.dense, run->client, &run->error);
+    }
+    assert(run->settings->model == RPS_MODEL_DLRM);
+    status = init_from(run);
+    run->data_failed = status != RPS_OK;
+    return status;
 }

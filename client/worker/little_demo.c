@@ -38,7 +38,7 @@ join_relu(const struct rps_model_input *tile, float *input)
                 ITEM_DIM * sizeof(float));
     }
     for (size_t i = 0; i < (size_t)RPS_MODEL_TILE * INPUT; i++) {
-        input[i] = input[i] > 0.0f ? input[i] : 0.0f;
+        input[i] = input[i] <= 0.0f ? 0.0f : input[i];
     }
 }
 
@@ -87,7 +87,7 @@ little_demo_backward(struct rps_model *model,
     heads_backward(demo, logit_gradients);
     rps_mlp_backward(&demo->trunk, demo->input, dx);
     for (size_t i = 0; i < (size_t)RPS_MODEL_TILE * INPUT; i++) {
-        dx[i] = demo->input[i] > 0.0f ? dx[i] : 0.0f;
+        dx[i] = demo->input[i] <= 0.0f ? 0.0f : dx[i];
     }
     for (size_t r = 0; r < tile->rows; r++) {
         memcpy(tile->pooled_gradients[0] + r * USER_DIM, dx + r * INPUT,

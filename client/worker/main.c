@@ -64,6 +64,8 @@ exit_code(const struct rps_run *run, rps_status status)
     case RPS_E_INVAL:
     case RPS_E_LIMIT:
         return run->data_failed ? EX_DATAERR : EX_USAGE;
+    case RPS_E_NONFINITE: /* start values */
+        return run->data_failed ? EX_DATAERR : EX_SOFTWARE;
     case RPS_E_MISMATCH:
     case RPS_E_CORRUPT:
         return EX_DATAERR;

@@ -94,9 +94,9 @@ layer_forward(const struct rps_mlp_layer *layer, const float *x)
                 (blasint)layer->in, layer->weight->values, (blasint)layer->in,
                 1.0f, y, (blasint)layer->out);
     }
-    if (layer->relu) {
+    if (layer->relu) { /* a NaN stays one, so that the loss shows it */
         for (size_t i = 0; i < cells; i++) {
-            y[i] = y[i] > 0.0f ? y[i] : 0.0f;
+            y[i] = y[i] <= 0.0f ? 0.0f : y[i];
         }
     }
 }
@@ -127,7 +127,7 @@ layer_backward(
 
     if (layer->relu) {
         for (size_t i = 0; i < cells; i++) {
-            dy[i] = layer->output[i] > 0.0f ? dy[i] : 0.0f;
+            dy[i] = layer->output[i] <= 0.0f ? 0.0f : dy[i];
         }
     }
     for (uint32_t r = 0; r < RPS_MODEL_TILE; r++) {

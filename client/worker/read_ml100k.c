@@ -6,6 +6,7 @@
  */
 #include "base/text.h"
 #include "client/worker/dataset_impl.h"
+#include "client/worker/entities.h"
 #include "client/worker/text_dataset.h"
 
 #include <stdlib.h>
@@ -13,20 +14,6 @@
 
 #define FIELD_COUNT 7u
 #define COLUMNS_MAX 5u
-#define KEYS_MAX    3u
-
-/* A user (age; gender, occupation, zip) or an item (year, first class). */
-struct entity {
-    char *id;
-    float dense;
-    uint64_t keys[KEYS_MAX];
-};
-
-struct entities {
-    struct entity *list; /* sorted by id once all are read */
-    size_t count;
-    size_t capacity;
-};
 
 struct rating {
     double timestamp;
@@ -39,8 +26,8 @@ struct rating {
 };
 
 struct ml100k {
-    struct entities users;
-    struct entities items;
+    struct rps_entities users;
+    struct rps_entities items;
     struct rating *ratings;
     size_t count;
     size_t capacity;
@@ -78,73 +65,6 @@ column_key(struct rps_dataset *dataset, const struct rps_line *line,
                    : rps_fail(error, status, "ml-100k: no memory for tokens");
 }
 
-/* Room for one more element of `bytes` bytes in a growing array. */
-static void *
-grow(void *list, size_t count, size_t *capacity, size_t bytes)
-{
-    size_t wide = *capacity == 0 ? 1024 : *capacity * 2;
-    void *moved;
-
-    if (count < *capacity) {
-        return list;
-    }
-    moved = realloc(list, wide * bytes);
-    if (moved != NULL) {
-        *capacity = wide;
-    }
-    return moved;
-}
-
-static struct entity *
-add_entity(struct entities *entities, const char *id, struct rps_error *error)
-{
-    struct entity *entity = grow(entities->list, entities->count,
-            &entities->capacity, sizeof(*entities->list));
-
-    if (entity != NULL) {
-        entities->list = entity;
-        entity += entities->count;
-        *entity = (struct entity){.id = strdup(id)};
-    }
-    if (entity == NULL || entity->id == NULL) {
-        (void)rps_fail(error, RPS_E_NOMEM, "ml-100k: no memory");
-        return NULL;
-    }
-    entities->count++;
-    return entity;
-}
-
-static int
-compare_ids(const void *a, const void *b)
-{
-    const struct entity *x = a;
-    const struct entity *y = b;
-
-    return strcmp(x->id, y->id);
-}
-
-static const struct entity *
-find_entity(const struct entities *entities, const char *id)
-{
-    size_t low = 0;
-    size_t high = entities->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(id, entities->list[middle].id);
-
-        if (order == 0) {
-            return &entities->list[middle];
-        }
-        if (order < 0) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return NULL;
-}
-
 static rps_status
 take_number(const struct rps_line *line, size_t column, const char *name,
         const char *text, double *out, struct rps_error *error)
@@ -161,8 +81,8 @@ take_user(struct rps_dataset *dataset, const struct rps_line *line,
         char **columns, struct rps_error *error)
 {
     struct ml100k *data = dataset->reader;
-    uint64_t keys[KEYS_MAX];
-    struct entity *user;
+    uint64_t keys[RPS_ENTITY_KEYS];
+    struct rps_entity *user;
     double age;
     rps_status status = take_number(line, 2, "age", columns[1], &age, error);
     uint32_t i;
@@ -174,7 +94,7 @@ take_user(struct rps_dataset *dataset, const struct rps_line *line,
     if (status != RPS_OK) {
         return status;
     }
-    user = add_entity(&data->users, columns[0], error);
+    user = rps_entities_add(&data->users, line, columns[0], error);
     if (user == NULL) {
         return RPS_E_NOMEM;
     }
@@ -189,8 +109,8 @@ take_item(struct rps_dataset *dataset, const struct rps_line *line,
 {
     struct ml100k *data = dataset->reader;
     char *rest = columns[3];
-    uint64_t keys[KEYS_MAX] = {0};
-    struct entity *item;
+    uint64_t keys[RPS_ENTITY_KEYS] = {0};
+    struct rps_entity *item;
     rps_status status =
             column_key(dataset, line, 3, 5, columns[2], &keys[0], error);
 
@@ -201,7 +121,7 @@ take_item(struct rps_dataset *dataset, const struct rps_line *line,
     if (status != RPS_OK) {
         return status;
     }
-    item = add_entity(&data->items, columns[0], error);
+    item = rps_entities_add(&data->items, line, columns[0], error);
     if (item == NULL) {
         return RPS_E_NOMEM;
     }
@@ -239,8 +159,8 @@ join_rating(struct rps_dataset *dataset, const struct rps_line *line,
         char **columns, struct rating *rating, struct rps_error *error)
 {
     struct ml100k *data = dataset->reader;
-    const struct entity *user = find_entity(&data->users, columns[0]);
-    const struct entity *item = find_entity(&data->items, columns[1]);
+    const struct rps_entity *user = rps_entities_find(&data->users, columns[0]);
+    const struct rps_entity *item = rps_entities_find(&data->items, columns[1]);
     rps_status status;
 
     if (user == NULL) {
@@ -278,8 +198,8 @@ take_rating(struct rps_dataset *dataset, const struct rps_line *line,
     if (status != RPS_OK) {
         return status;
     }
-    ratings =
-            grow(data->ratings, data->count, &data->capacity, sizeof(*ratings));
+    ratings = rps_grow(
+            data->ratings, data->count, &data->capacity, sizeof(*ratings));
     if (ratings == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "ml-100k: no memory");
     }
@@ -404,26 +324,6 @@ compare_ratings(const void *a, const void *b)
 }
 
 static rps_status
-sort_entities(
-        struct entities *entities, const char *name, struct rps_error *error)
-{
-    size_t i;
-
-    if (entities->count > 0) {
-        qsort(entities->list, entities->count, sizeof(*entities->list),
-                compare_ids);
-    }
-    for (i = 1; i < entities->count; i++) {
-        if (strcmp(entities->list[i - 1].id, entities->list[i].id) == 0) {
-            return rps_fail(error, RPS_E_INVAL,
-                    "ml-100k.%s: id \"%.80s\" stands there twice", name,
-                    entities->list[i].id);
-        }
-    }
-    return RPS_OK;
-}
-
-static rps_status
 read_all(struct rps_dataset *dataset, const char *folder,
         struct rps_error *error)
 {
@@ -438,13 +338,13 @@ read_all(struct rps_dataset *dataset, const char *folder,
     rps_status status = read_file(dataset, folder, &users, error);
 
     if (status == RPS_OK) {
-        status = sort_entities(&data->users, "user", error);
+        status = rps_entities_sort(&data->users, folder, "user", error);
     }
     if (status == RPS_OK) {
         status = read_file(dataset, folder, &items, error);
     }
     if (status == RPS_OK) {
-        status = sort_entities(&data->items, "item", error);
+        status = rps_entities_sort(&data->items, folder, "item", error);
     }
     if (status == RPS_OK) {
         status = read_file(dataset, folder, &ratings, error);
@@ -509,17 +409,6 @@ key_of(const struct rps_dataset *dataset, uint32_t field, const char *token,
 }
 
 static void
-free_entities(struct entities *entities)
-{
-    size_t i;
-
-    for (i = 0; i < entities->count; i++) {
-        free(entities->list[i].id);
-    }
-    free(entities->list);
-}
-
-static void
 close_data(struct rps_dataset *dataset)
 {
     struct ml100k *data = dataset->reader;
@@ -527,8 +416,8 @@ close_data(struct rps_dataset *dataset)
     if (data == NULL) {
         return;
     }
-    free_entities(&data->users);
-    free_entities(&data->items);
+    rps_entities_finish(&data->users);
+    rps_entities_finish(&data->items);
     free(data->ratings);
     free(data);
     dataset->reader = NULL;

@@ -54,6 +54,7 @@ struct synthetic {
     uint64_t seed;
     struct zipf zipf;
     uint64_t next;
+    unsigned given; /* bits of the settings that were there */
 };
 
 static double
@@ -262,6 +263,8 @@ static const struct rps_dataset_ops ops = {
         .close = close_data,
 };
 
+#define ZIPF_BIT 31u /* the others have their places in a list */
+
 struct setting {
     const char *name;
     uint64_t *number;
@@ -293,6 +296,19 @@ refuse_setting(bool demo, const char *name, struct rps_error *error)
             name);
 }
 
+/* Two values of one setting: which one was meant is not known. */
+static rps_status
+note_given(struct synthetic *data, unsigned bit, const char *name,
+        struct rps_error *error)
+{
+    if ((data->given & (1u << bit)) != 0) {
+        return rps_fail(error, RPS_E_INVAL,
+                "data synthetic: %s is set twice; set it once", name);
+    }
+    data->given |= 1u << bit;
+    return RPS_OK;
+}
+
 static rps_status
 set_one(struct rps_dataset *dataset, const char *name, const char *value,
         struct rps_error *error)
@@ -310,7 +326,9 @@ set_one(struct rps_dataset *dataset, const char *name, const char *value,
     size_t i;
 
     if (!demo && strcmp(name, "zipf") == 0) {
-        return set_exponent(data, value, error);
+        rps_status status = note_given(data, ZIPF_BIT, name, error);
+
+        return status == RPS_OK ? set_exponent(data, value, error) : status;
     }
     for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         const struct setting *setting = &settings[i];
@@ -327,7 +345,7 @@ set_one(struct rps_dataset *dataset, const char *name, const char *value,
                     (unsigned long long)setting->high);
         }
         *setting->number = number;
-        return RPS_OK;
+        return note_given(data, (unsigned)i, name, error);
     }
     return refuse_setting(demo, name, error);
 }

@@ -295,30 +295,24 @@ print_text(struct rps_report *report, struct rps_text *text)
     rps_text_finish(text);
 }
 
-rps_status
-rps_report_eval(struct rps_report *report, uint64_t step,
-        const struct rps_report_end *result, struct rps_error *error)
+/* The evaluation's scalars; its numbers on stdout are the done line's. */
+static rps_status
+summarize_result(struct rps_report *report, const struct rps_report_end *end,
+        struct rps_error *error)
 {
     struct rps_scalar scalars[2];
-    struct rps_text text = {0};
     size_t count = 0;
 
-    if (report->options.quiet) {
-        return RPS_OK;
+    if (end->has_auc) {
+        scalars[count++] = (struct rps_scalar){"auc", end->auc};
     }
-    rps_text_add(&text, "evaluation step %" PRIu64, step);
-    add_result(&text, result);
-    print_text(report, &text);
-    if (result->has_auc) {
-        scalars[count++] = (struct rps_scalar){"auc", result->auc};
-    }
-    if (result->has_log_loss) {
-        scalars[count++] = (struct rps_scalar){"log_loss", result->log_loss};
+    if (end->has_log_loss) {
+        scalars[count++] = (struct rps_scalar){"log_loss", end->log_loss};
     }
     return report->summary == NULL || count == 0
                    ? RPS_OK
-                   : rps_summary_add(
-                             report->summary, step, scalars, count, error);
+                   : rps_summary_add(report->summary, end->steps, scalars,
+                             count, error);
 }
 
 static rps_status
@@ -373,6 +367,9 @@ rps_report_done(struct rps_report *report, const struct rps_report_end *end,
     print_text(report, &text);
     if (report->json_fd >= 0) {
         status = log_done(report, end, error);
+    }
+    if (status == RPS_OK) {
+        status = summarize_result(report, end, error);
     }
     closed = close_json(report, status == RPS_OK ? error : NULL);
     status = status == RPS_OK ? closed : status;

@@ -46,10 +46,8 @@ rps_status rps_report_create(struct rps_report **report_out,
 void rps_report_start(struct rps_report *report);
 rps_status rps_report_step(struct rps_report *report,
         const struct rps_report_step *step, struct rps_error *error);
-/** Evaluation during or after training: a line and an AUC scalar. */
-rps_status rps_report_eval(struct rps_report *report, uint64_t step,
-        const struct rps_report_end *result, struct rps_error *error);
-/** The last line; flushes and closes the files. */
+/** The last line, and the scalars auc and log_loss at step end->steps;
+ * closes the files. */
 rps_status rps_report_done(struct rps_report *report,
         const struct rps_report_end *end, struct rps_error *error);
 /** A plain line between reports (clears the live line first). */

@@ -8,13 +8,14 @@
 #include <string.h>
 
 static rps_status
-open_dataset(struct rps_run *run, const char *spec,
+open_dataset(struct rps_run *run, const char *spec, const char *also,
         struct rps_dataset **dataset_out, uint64_t *rows_out)
 {
     const struct rps_settings *settings = run->settings;
     struct rps_dataset_options options = {
             .skip_bad_rows = strcmp(settings->options->on_bad_row, "skip") == 0,
             .little_demo = settings->model == RPS_MODEL_LITTLE_DEMO,
+            .also = also,
     };
     rps_status status =
             rps_dataset_open(dataset_out, spec, &options, &run->error);
@@ -95,13 +96,14 @@ make_model(struct rps_run *run)
 rps_status
 rps_run_open_data(struct rps_run *run)
 {
-    const struct rps_options *options = run->settings->options;
+    const char *data = run->settings->options->data;
+    const char *eval_data = rps_text_or_null(run->settings->options->eval_data);
     uint64_t rows = 0, eval_rows = 0;
-    rps_status status = open_dataset(run, options->data, &run->data, &rows);
+    rps_status status = open_dataset(run, data, eval_data, &run->data, &rows);
 
-    if (status == RPS_OK && options->eval_data[0] != '\0') {
-        status = open_dataset(
-                run, options->eval_data, &run->eval_data, &eval_rows);
+    if (status == RPS_OK && eval_data != NULL) {
+        status =
+                open_dataset(run, eval_data, data, &run->eval_data, &eval_rows);
         if (status == RPS_OK) {
             status = check_same_shape(run);
         }
@@ -121,22 +123,77 @@ rps_run_report_line(void *context, const char *line)
     rps_run_say(context, "%s", line);
 }
 
+/* A PS's STAT; json_decref(*stat_out). */
+static rps_status
+read_stat(struct rps_run *run, uint32_t ps, json_t **stat_out)
+{
+    char *text = NULL;
+    rps_status status = rps_stat(run->client, ps, &text);
+
+    *stat_out = NULL;
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "STAT");
+    }
+    *stat_out = json_loads(text, 0, NULL);
+    free(text);
+    return *stat_out != NULL ? RPS_OK
+                             : rps_fail(&run->error, RPS_E_CORRUPT,
+                                       "the STAT of PS %u is no JSON", ps);
+}
+
 /* Has PS 0 a folder for checkpoints? It is a setting of the job. */
 static rps_status
 learn_can_save(struct rps_run *run)
 {
-    char *text = NULL;
     json_t *stat;
-    rps_status status = rps_stat(run->client, 0, &text);
+    rps_status status = read_stat(run, 0, &stat);
 
-    if (status != RPS_OK) {
-        return rps_run_client_failed(run, status, "STAT of PS 0");
-    }
-    stat = json_loads(text, 0, NULL);
-    free(text);
     run->can_save = json_is_string(json_object_get(stat, "checkpoint_dir"));
     json_decref(stat);
-    return RPS_OK;
+    return status;
+}
+
+/* The newest step in the list of a STAT; 0: it is empty. */
+static uint64_t
+newest_listed(const json_t *stat)
+{
+    const json_t *step;
+    json_int_t newest = 0;
+    size_t i;
+
+    json_array_foreach(json_object_get(stat, "checkpoints"), i, step)
+    {
+        if (json_integer_value(step) > newest) {
+            newest = json_integer_value(step);
+        }
+    }
+    return (uint64_t)newest;
+}
+
+/* A new run would save among another's steps, or over them. */
+rps_status
+rps_run_check_no_checkpoint(struct rps_run *run)
+{
+    const uint32_t count = run->settings->options->cluster.ps_count;
+    rps_status status = RPS_OK;
+
+    for (uint32_t ps = 0; status == RPS_OK && (ps == 0 || ps < count); ps++) {
+        json_t *stat;
+        uint64_t newest;
+
+        status = read_stat(run, ps, &stat);
+        newest = newest_listed(stat);
+        if (newest > 0) {
+            status = rps_fail(&run->error, RPS_E_INVAL,
+                    "checkpoint_dir %s already holds checkpoints of an "
+                    "earlier run (newest: step %llu): add --restore to go on "
+                    "from it, or give another folder",
+                    json_string_value(json_object_get(stat, "checkpoint_dir")),
+                    (unsigned long long)newest);
+        }
+        json_decref(stat);
+    }
+    return status;
 }
 
 static rps_status
@@ -248,6 +305,25 @@ rps_run_say(struct rps_run *run, const char *format, ...)
     }
     printf("%s\n", line);
     fflush(stdout);
+}
+
+static void
+say_skipped(
+        struct rps_run *run, const char *flag, const struct rps_dataset *data)
+{
+    const uint64_t rows = data != NULL ? rps_dataset_skipped(data) : 0;
+
+    if (rows > 0) {
+        rps_run_say(run, "%s: malformed rows that were left out: %llu", flag,
+                (unsigned long long)rows);
+    }
+}
+
+void
+rps_run_say_skipped(struct rps_run *run)
+{
+    say_skipped(run, "--data", run->data);
+    say_skipped(run, "--eval-data", run->eval_data);
 }
 
 struct rps_dataset *

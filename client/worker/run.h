@@ -23,7 +23,8 @@ struct rps_run {
     uint64_t test_end;
     struct rps_model *model;
     rps_client *client;
-    bool can_save; /* the servers have a checkpoint_dir */
+    rps_terms terms; /* the chief's, once joined */
+    bool can_save;   /* the servers have a checkpoint_dir */
     struct rps_tables tables;
     struct rps_report *report; /* the chief's; others: quiet */
     bool data_failed;          /* the failure in hand is the data's */
@@ -40,6 +41,9 @@ void rps_run_client_options(struct rps_run *run, rps_client_options *client);
 rps_status rps_run_open_client(struct rps_run *run);
 rps_status rps_run_open_report(struct rps_run *run, uint64_t steps);
 void rps_run_close(struct rps_run *run);
+
+/** Say how many malformed rows --on-bad-row skip left out, if any. */
+void rps_run_say_skipped(struct rps_run *run);
 
 /** The failing client's words become the run's. */
 rps_status rps_run_client_failed(
@@ -70,6 +74,9 @@ rps_status rps_run_restore_alone(struct rps_run *run, uint64_t step);
 
 /** --restore=STEP, or the newest complete step; NOT_FOUND without any. */
 rps_status rps_run_restore_step(struct rps_run *run, uint64_t *step_out);
+
+/** Chief of a fresh run: INVAL if a server's folder has checkpoints. */
+rps_status rps_run_check_no_checkpoint(struct rps_run *run);
 
 /** What each task does; the run is open_data()ed before. */
 rps_status rps_run_train(struct rps_run *run);

@@ -3,15 +3,8 @@
 
 #include "base/text.h"
 
-#include <assert.h>
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The guide's 0.05 for the tables; the same for the layers makes every unit
- * of them die in a few steps, so that the loss stays at 2 ln 2. */
-#define LITTLE_DEMO_SPARSE_RATE 0.05
-#define LITTLE_DEMO_DENSE_RATE  0.001
 
 const char *
 rps_text_or_null(const char *text)
@@ -19,303 +12,86 @@ rps_text_or_null(const char *text)
     return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
-/* "64,16" */
+/* Places in options->origins. */
+enum option_index {
+#define RPS_OPTION_INDEX(scope, name, ...) OPTION_##name,
+    RPS_OPTIONS(RPS_OPTION_INDEX)
+#undef RPS_OPTION_INDEX
+};
+
+/* --predict "$FILE" with an unset FILE is a slip, not "no prediction". */
 static rps_status
-read_layers(const char *name, const char *text,
-        uint32_t widths[RPS_MODEL_LAYERS_MAX], uint32_t *count_out,
-        struct rps_error *error)
+check_not_empty(const struct rps_options *options, struct rps_error *error)
 {
-    const char *at = text;
-
-    *count_out = 0;
-    for (;;) {
-        size_t length = strcspn(at, ",");
-        char digits[16] = "";
-        uint64_t width = 0;
-
-        if (*count_out == RPS_MODEL_LAYERS_MAX) {
-            return rps_fail(error, RPS_E_INVAL, "--%s=%s: at most %u layers",
-                    name, text, RPS_MODEL_LAYERS_MAX);
-        }
-        if (length < sizeof(digits)) {
-            memcpy(digits, at, length);
-        }
-        if (!rps_parse_u64(digits, &width) || width == 0 ||
-                width > RPS_MODEL_WIDTH_MAX) {
-            return rps_fail(error, RPS_E_INVAL,
-                    "--%s=%s: layer %u is not a number from 1 to %u; write "
-                    "widths with commas between, such as 64,16",
-                    name, text, *count_out + 1, RPS_MODEL_WIDTH_MAX);
-        }
-        widths[(*count_out)++] = (uint32_t)width;
-        if (at[length] == '\0') {
-            return RPS_OK;
-        }
-        at += length + 1;
-    }
-}
-
-static rps_status
-read_shape(struct rps_settings *settings, struct rps_error *error)
-{
-    const struct rps_options *options = settings->options;
-    struct rps_model_shape *shape = &settings->shape;
-    rps_status status;
-
-    if (options->emb_dim == 0 || options->emb_dim > RPS_DIM_MAX) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--emb-dim=%llu: must be from 1 to %u",
-                (unsigned long long)options->emb_dim, RPS_DIM_MAX);
-    }
-    shape->emb_dim = (uint32_t)options->emb_dim;
-    status = read_layers("bottom-mlp", options->bottom_mlp, shape->bottom,
-            &shape->bottom_count, error);
-    if (status != RPS_OK) {
-        return status;
-    }
-    status = read_layers(
-            "top-mlp", options->top_mlp, shape->top, &shape->top_count, error);
-    if (status != RPS_OK) {
-        return status;
-    }
-    if (shape->bottom[shape->bottom_count - 1] != shape->emb_dim) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--bottom-mlp=%s: its last layer must equal --emb-dim, which "
-                "is %u",
-                options->bottom_mlp, shape->emb_dim);
-    }
-    if (shape->top[shape->top_count - 1] != 1) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--top-mlp=%s: its last layer must be 1, the logit",
-                options->top_mlp);
-    }
-    return RPS_OK;
-}
-
-static rps_status
-read_rule(struct rps_update_rule *rule, const char *which, const char *name,
-        double learning_rate, double accumulator, struct rps_error *error)
-{
-    if (strcmp(name, "sgd") == 0) {
-        rule->optimizer = RPS_OPTIMIZER_SGD;
-    } else if (strcmp(name, "adagrad") == 0) {
-        rule->optimizer = RPS_OPTIMIZER_ADAGRAD;
-    } else if (strcmp(name, "adam") == 0) {
-        rule->optimizer = RPS_OPTIMIZER_ADAM;
-    } else {
-        return rps_fail(error, RPS_E_INVAL,
-                "--%s-optimizer=%s: must be sgd, adagrad or adam", which, name);
-    }
-    if (!(learning_rate > 0.0 && learning_rate <= 1e6)) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--%s-lr=%g: must be above 0 and at most 1e6", which,
-                learning_rate);
-    }
-    if (!(accumulator >= 0.0 && accumulator <= 1e6)) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--%s-accumulator=%g: must be from 0 to 1e6", which,
-                accumulator);
-    }
-    rule->learning_rate = learning_rate;
-    rule->accumulator = (float)accumulator;
-    return RPS_OK;
-}
-
-static rps_status
-init_refused(const char *text, struct rps_error *error)
-{
-    return rps_fail(error, RPS_E_INVAL,
-            "--sparse-init=%s: must be zeros, constant:V or "
-            "uniform:LOW,HIGH with LOW < HIGH",
-            text);
-}
-
-static bool
-finite_float(const char *text, float *out)
-{
-    double value;
-
-    if (!rps_parse_double(text, &value) || value > (double)FLT_MAX ||
-            value < -(double)FLT_MAX) {
-        return false;
-    }
-    *out = (float)value;
-    return true;
-}
-
-static rps_status
-read_uniform(struct rps_settings *settings, const char *text,
-        const char *bounds, struct rps_error *error)
-{
-    const char *comma = strchr(bounds, ',');
-    char low[64];
-
-    if (comma == NULL || (size_t)(comma - bounds) >= sizeof(low)) {
-        return init_refused(text, error);
-    }
-    memcpy(low, bounds, (size_t)(comma - bounds));
-    low[comma - bounds] = '\0';
-    if (!finite_float(low, &settings->initializer_low) ||
-            !finite_float(comma + 1, &settings->initializer_high) ||
-            !(settings->initializer_low < settings->initializer_high)) {
-        return init_refused(text, error);
-    }
-    settings->initializer = RPS_INITIALIZER_UNIFORM;
-    return RPS_OK;
-}
-
-static rps_status
-read_initializer(struct rps_settings *settings, struct rps_error *error)
-{
-    const char *text = settings->options->sparse_init;
-
-    if (strcmp(text, "zeros") == 0) {
-        settings->initializer = RPS_INITIALIZER_ZEROS;
-        return RPS_OK;
-    }
-    if (strncmp(text, "constant:", 9) == 0) {
-        settings->initializer = RPS_INITIALIZER_CONSTANT;
-        return finite_float(text + 9, &settings->initializer_low)
-                       ? RPS_OK
-                       : init_refused(text, error);
-    }
-    if (strncmp(text, "uniform:", 8) == 0) {
-        return read_uniform(settings, text, text + 8, error);
-    }
-    return init_refused(text, error);
-}
-
-/* Options that define DLRM, or another optimizer than the example's. */
-static rps_status
-little_demo_refuse(const struct rps_options *options, struct rps_error *error)
-{
-    static const struct {
-        const char *name, *flag;
-    } refused[] = {
-            {"emb_dim", "emb-dim"},
-            {"bottom_mlp", "bottom-mlp"},
-            {"top_mlp", "top-mlp"},
-            {"sparse_optimizer", "sparse-optimizer"},
-            {"sparse_lr", "sparse-lr"},
-            {"sparse_accumulator", "sparse-accumulator"},
-            {"sparse_init", "sparse-init"},
-            {"dense_optimizer", "dense-optimizer"},
-            {"dense_lr", "dense-lr"},
-            {"init_from", "init-from"},
+    const struct {
+        const char *flag, *value;
+        enum option_index index;
+    } texts[] = {
+            {"eval-data", options->eval_data, OPTION_eval_data},
+            {"init-from", options->init_from, OPTION_init_from},
+            {"predict", options->predict, OPTION_predict},
+            {"json-log", options->json_log, OPTION_json_log},
+            {"summary-dir", options->summary_dir, OPTION_summary_dir},
     };
 
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        if (rps_option_given(options, refused[i].name)) {
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (texts[i].value[0] == '\0' &&
+                options->origins[texts[i].index] == RPS_ORIGIN_FLAG) {
             return rps_fail(error, RPS_E_INVAL,
-                    "--%s does not go with --model little_demo, whose "
-                    "tables, layers and optimizers are fixed",
-                    refused[i].flag);
+                    "--%s has an empty value: give one, or leave it out",
+                    texts[i].flag);
         }
     }
     return RPS_OK;
 }
 
+#define DATA_FORMS                                           \
+    "criteo:PATH, ml-100k:DIR, libfm:PATH, feasign:PATH or " \
+    "synthetic:rows=N,..."
+
+/* A known kind, and a path where it takes one. */
 static rps_status
-little_demo_data(const char *flag, const char *spec, struct rps_error *error)
-{
-    if (spec[0] != '\0' && strncmp(spec, "synthetic:", 10) != 0) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--%s=%s: --model little_demo has its own planted data; use "
-                "synthetic:rows=N,keys=N,seed=N",
-                flag, spec);
-    }
-    return RPS_OK;
-}
-
-static rps_status
-read_little_demo(struct rps_settings *settings, struct rps_error *error)
-{
-    const struct rps_options *options = settings->options;
-    rps_status status = little_demo_refuse(options, error);
-
-    if (status == RPS_OK) {
-        status = little_demo_data("data", options->data, error);
-    }
-    if (status == RPS_OK) {
-        status = little_demo_data("eval-data", options->eval_data, error);
-    }
-    settings->sparse = (struct rps_update_rule){
-            .optimizer = RPS_OPTIMIZER_ADAM,
-            .learning_rate = LITTLE_DEMO_SPARSE_RATE,
-    };
-    settings->dense = settings->sparse;
-    settings->dense.learning_rate = LITTLE_DEMO_DENSE_RATE;
-    settings->initializer = RPS_INITIALIZER_UNIFORM;
-    settings->initializer_low = -0.05f;
-    settings->initializer_high = 0.05f;
-    return status;
-}
-
-static rps_status
-read_model(struct rps_settings *settings, struct rps_error *error)
-{
-    const struct rps_options *options = settings->options;
-    rps_status status;
-
-    if (strcmp(options->model, "little_demo") == 0) {
-        settings->model = RPS_MODEL_LITTLE_DEMO;
-        return read_little_demo(settings, error);
-    }
-    settings->model = RPS_MODEL_DLRM;
-    status = read_shape(settings, error);
-    if (status == RPS_OK) {
-        status = read_rule(&settings->sparse, "sparse",
-                options->sparse_optimizer, options->sparse_lr,
-                options->sparse_accumulator, error);
-    }
-    if (status == RPS_OK) {
-        status = read_rule(&settings->dense, "dense", options->dense_optimizer,
-                options->dense_lr, 0.1, error);
-    }
-    if (status == RPS_OK) {
-        status = read_initializer(settings, error);
-    }
-    return status;
-}
-
-static bool
-data_kind_known(const char *spec)
+check_spec(const char *flag, const char *spec, struct rps_error *error)
 {
     static const char *const kinds[] = {
-            "criteo:", "ml-100k:", "libfm:", "feasign:", "synthetic:"};
+            "synthetic:", "criteo:", "ml-100k:", "libfm:", "feasign:"};
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (strncmp(spec, kinds[i], strlen(kinds[i])) == 0) {
-            return true;
+        const size_t length = strlen(kinds[i]);
+
+        if (strncmp(spec, kinds[i], length) == 0) {
+            return i == 0 || spec[length] != '\0'
+                           ? RPS_OK
+                           : rps_fail(error, RPS_E_INVAL,
+                                     "--%s=%s: a path is missing behind the "
+                                     "colon",
+                                     flag, spec);
         }
     }
-    return false;
+    return rps_fail(
+            error, RPS_E_INVAL, "--%s=%s: must be " DATA_FORMS, flag, spec);
 }
 
 static rps_status
 check_data(const struct rps_options *options, struct rps_error *error)
 {
-    static const char forms[] = "criteo:PATH, ml-100k:DIR, libfm:PATH, "
-                                "feasign:PATH or synthetic:rows=N,...";
+    rps_status status;
 
     if (options->data[0] == '\0') {
         return rps_fail(
-                error, RPS_E_INVAL, "--data is missing: give %s", forms);
+                error, RPS_E_INVAL, "--data is missing: give " DATA_FORMS);
     }
-    if (!data_kind_known(options->data)) {
-        return rps_fail(error, RPS_E_INVAL, "--data=%s: must be %s",
-                options->data, forms);
+    status = check_spec("data", options->data, error);
+    if (status == RPS_OK && options->eval_data[0] != '\0') {
+        status = check_spec("eval-data", options->eval_data, error);
     }
-    if (options->eval_data[0] != '\0' && !data_kind_known(options->eval_data)) {
-        return rps_fail(error, RPS_E_INVAL, "--eval-data=%s: must be %s",
-                options->eval_data, forms);
-    }
-    if (options->eval_data[0] != '\0' && options->train_rows > 0) {
+    if (status == RPS_OK && options->eval_data[0] != '\0' &&
+            options->train_rows > 0) {
         return rps_fail(error, RPS_E_INVAL,
                 "--train-rows and --eval-data both say what the test rows "
                 "are: give one of them");
     }
-    return RPS_OK;
+    return status;
 }
 
 static rps_status
@@ -481,7 +257,10 @@ rps_settings_read(struct rps_settings *settings,
     settings->has_test = options->train_rows > 0 ||
                          options->eval_data[0] != '\0' || options->evaluate ||
                          options->predict[0] != '\0';
-    status = check_data(options, error);
+    status = check_not_empty(options, error);
+    if (status == RPS_OK) {
+        status = check_data(options, error);
+    }
     if (status == RPS_OK) {
         status = check_counts(options, error);
     }
@@ -492,7 +271,7 @@ rps_settings_read(struct rps_settings *settings,
         status = read_terms(settings, error);
     }
     if (status == RPS_OK) {
-        status = read_model(settings, error);
+        status = rps_settings_read_model(settings, error);
     }
     if (status == RPS_OK) {
         status = read_task(settings, error);

@@ -62,6 +62,10 @@ struct rps_settings {
 rps_status rps_settings_read(struct rps_settings *settings,
         const struct rps_options *options, struct rps_error *error);
 
+/** The model's part of it; rps_settings_read() calls it. */
+rps_status rps_settings_read_model(
+        struct rps_settings *settings, struct rps_error *error);
+
 /** NULL for an empty string: an option that was not given. */
 const char *rps_text_or_null(const char *text);
 

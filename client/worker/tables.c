@@ -81,10 +81,10 @@ rps_tables_open(struct rps_tables *tables, struct rps_error *error)
     return status;
 }
 
-/* The spec of a restored table, checked against the model's shape. */
+/* A table's entry in a STAT's list. */
 static rps_status
-restored_spec(const json_t *list, const char *name, uint32_t dim,
-        uint64_t elements, rps_table_spec *spec, struct rps_error *error)
+find_restored(const json_t *list, const char *name, const json_t **entry_out,
+        struct rps_error *error)
 {
     const json_t *entry;
     size_t i;
@@ -92,31 +92,41 @@ restored_spec(const json_t *list, const char *name, uint32_t dim,
     json_array_foreach(list, i, entry)
     {
         const char *found = json_string_value(json_object_get(entry, "name"));
-        rps_status status;
 
-        if (found == NULL || strcmp(found, name) != 0) {
-            continue;
+        if (found != NULL && strcmp(found, name) == 0) {
+            *entry_out = entry;
+            return RPS_OK;
         }
-        status = rps_spec_from_value(
-                json_object_get(entry, "spec"), spec, error);
-        if (status != RPS_OK) {
-            return status;
-        }
-        if (spec->dim != dim || spec->dense_elements != elements) {
-            return rps_fail(error, RPS_E_MISMATCH,
-                    "table %s of the checkpoint has dim %u and %llu dense "
-                    "elements; this model has %u and %llu: give the "
-                    "--model, --emb-dim, --bottom-mlp and --top-mlp that it "
-                    "was trained with",
-                    name, spec->dim, (unsigned long long)spec->dense_elements,
-                    dim, (unsigned long long)elements);
-        }
-        return RPS_OK;
     }
     return rps_fail(error, RPS_E_MISMATCH,
             "the checkpoint has no table %s: it was trained with another "
-            "--model, --bottom-mlp or --top-mlp",
+            "--model, --bottom-mlp, --top-mlp or other --data",
             name);
+}
+
+/* The spec of a restored table, checked against the model's shape. */
+static rps_status
+restored_spec(const json_t *list, const char *name, uint32_t dim,
+        uint64_t elements, rps_table_spec *spec, struct rps_error *error)
+{
+    const json_t *entry;
+    rps_status status = find_restored(list, name, &entry, error);
+
+    if (status == RPS_OK) {
+        status = rps_spec_from_value(
+                json_object_get(entry, "spec"), spec, error);
+    }
+    if (status == RPS_OK &&
+            (spec->dim != dim || spec->dense_elements != elements)) {
+        return rps_fail(error, RPS_E_MISMATCH,
+                "table %s of the checkpoint has dim %u and %llu dense "
+                "elements; this model has %u and %llu: give the "
+                "--model, --emb-dim, --bottom-mlp and --top-mlp that it "
+                "was trained with",
+                name, spec->dim, (unsigned long long)spec->dense_elements, dim,
+                (unsigned long long)elements);
+    }
+    return status;
 }
 
 static rps_status
@@ -145,8 +155,78 @@ open_restored(
     return status;
 }
 
-rps_status
-rps_tables_open_restored(struct rps_tables *tables, struct rps_error *error)
+static bool
+model_has(const struct rps_model *model, const char *name)
+{
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        if (strcmp(model->tables[t].name, name) == 0) {
+            return true;
+        }
+    }
+    for (uint32_t v = 0; v < model->variable_count; v++) {
+        if (strcmp(model->variables[v].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static rps_status
+check_names(
+        struct rps_tables *tables, const json_t *list, struct rps_error *error)
+{
+    const struct rps_model *model = tables->model;
+    const json_t *entry;
+    rps_status status = RPS_OK;
+    size_t i;
+
+    for (uint32_t t = 0; t < model->table_count && status == RPS_OK; t++) {
+        status = find_restored(list, model->tables[t].name, &entry, error);
+    }
+    for (uint32_t v = 0; v < model->variable_count && status == RPS_OK; v++) {
+        status = find_restored(list, model->variables[v].name, &entry, error);
+    }
+    json_array_foreach(list, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+
+        if (status == RPS_OK && (name == NULL || !model_has(model, name))) {
+            return rps_fail(error, RPS_E_MISMATCH,
+                    "the checkpoint has a table %s that this model has not: "
+                    "it was trained with another --model, --bottom-mlp, "
+                    "--top-mlp or other --data",
+                    name != NULL ? name : "without a name");
+        }
+    }
+    return status;
+}
+
+static rps_status
+check_restored(
+        struct rps_tables *tables, const json_t *list, struct rps_error *error)
+{
+    const struct rps_model *model = tables->model;
+    rps_status status = check_names(tables, list, error);
+    rps_table_spec spec;
+
+    for (uint32_t t = 0; t < model->table_count && status == RPS_OK; t++) {
+        status = restored_spec(list, model->tables[t].name,
+                model->tables[t].dim, 0, &spec, error);
+    }
+    for (uint32_t v = 0; v < model->variable_count && status == RPS_OK; v++) {
+        status = restored_spec(list, model->variables[v].name,
+                RPS_DENSE_ROW_FLOATS, model->variables[v].elements, &spec,
+                error);
+    }
+    return status;
+}
+
+/* PS 0's STAT has every table; what is done with their list. */
+static rps_status
+with_tables(struct rps_tables *tables,
+        rps_status (*use)(struct rps_tables *tables, const json_t *list,
+                struct rps_error *error),
+        struct rps_error *error)
 {
     char *text = NULL;
     json_t *stat;
@@ -159,10 +239,24 @@ rps_tables_open_restored(struct rps_tables *tables, struct rps_error *error)
     free(text);
     status = stat == NULL
                      ? rps_fail(error, RPS_E_CORRUPT, "PS 0's STAT is no JSON")
-                     : open_restored(
-                               tables, json_object_get(stat, "tables"), error);
+                     : use(tables, json_object_get(stat, "tables"), error);
     json_decref(stat);
     return status;
+}
+
+rps_status
+rps_tables_check_restored(struct rps_tables *tables, struct rps_error *error)
+{
+    return with_tables(tables, check_restored, error);
+}
+
+rps_status
+rps_tables_open_restored(struct rps_tables *tables, struct rps_error *error)
+{
+    rps_status status = rps_tables_check_restored(tables, error);
+
+    return status == RPS_OK ? with_tables(tables, open_restored, error)
+                            : status;
 }
 
 static rps_status

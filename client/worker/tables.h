@@ -23,6 +23,14 @@ rps_status rps_tables_init(struct rps_tables *tables, rps_client *client,
         struct rps_error *error);
 void rps_tables_finish(struct rps_tables *tables);
 
+/**
+ * What RESTORE brought is what this model has: no table more, none less.
+ *
+ * Errors: MISMATCH names the table.
+ */
+rps_status rps_tables_check_restored(
+        struct rps_tables *tables, struct rps_error *error);
+
 /** Open or create every table as the settings say. */
 rps_status rps_tables_open(struct rps_tables *tables, struct rps_error *error);
 

@@ -4,160 +4,39 @@
  * end, until the data or the steps are over; the chief also begins the job,
  * saves, evaluates and ends it.
  */
-#include "base/clock.h"
-#include "client/worker/position.h"
-#include "client/worker/run.h"
+#include "client/worker/loop.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct loop {
-    struct rps_run *run;
-    struct rps_batcher *batcher;
-    struct rps_batch batch;
-    struct rps_position position; /* of the next step */
-    uint64_t batches;             /* global batches of an epoch */
-    uint64_t step;                /* the last one that ended */
-    uint64_t last_step;           /* where this replica leaves */
-    uint64_t first_step;          /* where the run began */
-    uint64_t save_at; /* the chief saves once this step ended; 0: none */
-    uint64_t saved;   /* newest step saved by this run */
-    double loss;      /* of the last step */
-    bool left;
-};
-
-static uint64_t
-global_batch(const struct rps_settings *settings)
-{
-    return settings->options->batch_size * settings->replicas;
-}
 
 static rps_status
 check_rows(struct rps_run *run)
 {
     const struct rps_settings *settings = run->settings;
+    const uint64_t skipped = rps_dataset_skipped(run->data);
+    char words[64] = "";
 
-    if (run->train_rows >= global_batch(settings)) {
+    if (run->train_rows >= rps_global_batch(settings)) {
         return RPS_OK;
+    }
+    if (skipped > 0) {
+        (void)snprintf(words, sizeof(words),
+                " (malformed ones left out: %" PRIu64 ")", skipped);
     }
     run->data_failed = true;
     return rps_fail(&run->error, RPS_E_INVAL,
-            "%" PRIu64 " training rows are fewer than one global batch, "
+            "%" PRIu64 " training rows%s are fewer than one global batch, "
             "which is %" PRIu64 " (--batch-size %" PRIu64 " times %u "
             "replicas)",
-            run->train_rows, global_batch(settings),
+            run->train_rows, words, rps_global_batch(settings),
             settings->options->batch_size, settings->replicas);
 }
 
-/* Chief: epoch, step and terms to every server. */
 static rps_status
-begin_job(struct rps_run *run)
-{
-    const struct rps_settings *settings = run->settings;
-    const rps_terms terms = {
-            .mode = settings->mode,
-            .combine = settings->combine,
-            .replica_count = settings->replicas,
-            .step_timeout_ms =
-                    (uint32_t)(settings->options->step_timeout * 1e3),
-            .step_bytes_max = settings->options->step_bytes_max,
-    };
-    rps_start start = {0};
-    uint64_t step = 0;
-    rps_status status = RPS_OK;
-
-    if (settings->restore) {
-        status = rps_run_restore_step(run, &step);
-    }
-    if (status != RPS_OK) {
-        return status;
-    }
-    status = rps_job_begin(run->client, step, &terms, &start);
-    free(start.data_position);
-    if (status != RPS_OK) {
-        return rps_run_client_failed(run, status, "beginning the job");
-    }
-    status = rps_tables_open(&run->tables, &run->error);
-    if (status == RPS_OK && step == 0) {
-        status = rps_run_init_from(run);
-    }
-    return status;
-}
-
-/* Where the data goes on. */
-static rps_status
-take_position(struct loop *loop, const char *text)
-{
-    struct rps_run *run = loop->run;
-    struct rps_position saved;
-    const char *what;
-    char *data;
-    rps_status status;
-
-    if (text == NULL) {
-        return RPS_OK;
-    }
-    status = rps_position_read(text, &saved, &data, &run->error);
-    if (status != RPS_OK) {
-        return status;
-    }
-    if (rps_position_recount(&saved, &loop->position, &what) &&
-            run->settings->is_chief) {
-        rps_run_say(run,
-                "restore: %s differs from the checkpoint's; going on at "
-                "epoch %" PRIu64 ", batch %" PRIu64,
-                what, loop->position.epoch + 1, loop->position.batch);
-    }
-    free(data);
-    return RPS_OK;
-}
-
-/* Steps that the data has left, and --steps. */
-static void
-plan_steps(struct loop *loop)
-{
-    const struct rps_options *options = loop->run->settings->options;
-    const struct rps_position *at = &loop->position;
-    uint64_t left = 0;
-
-    if (at->epoch < options->epochs) {
-        left = (options->epochs - at->epoch) * loop->batches - at->batch;
-    }
-    loop->last_step = loop->step + left;
-    if (options->steps > 0 && options->steps < loop->last_step) {
-        loop->last_step =
-                options->steps > loop->step ? options->steps : loop->step;
-    }
-}
-
-/* Every replica: wait for all, learn where to begin, open the tables. */
-static rps_status
-join(struct loop *loop)
-{
-    struct rps_run *run = loop->run;
-    rps_start start = {0};
-    rps_status status = rps_job_join(run->client, &start);
-
-    if (status != RPS_OK) {
-        return rps_run_client_failed(run, status, "joining the job");
-    }
-    loop->step = start.step;
-    loop->first_step = start.step;
-    loop->saved = start.step;
-    status = take_position(loop, start.data_position);
-    free(start.data_position);
-    if (status == RPS_OK && !run->settings->is_chief) {
-        status = rps_tables_open(&run->tables, &run->error);
-    }
-    plan_steps(loop);
-    return status;
-}
-
-static rps_status
-open_batches(struct loop *loop)
+open_batches(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     const struct rps_settings *settings = run->settings;
@@ -181,7 +60,7 @@ open_batches(struct loop *loop)
 }
 
 static rps_status
-next_batch(struct loop *loop)
+next_batch(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     rps_status status = RPS_OK;
@@ -212,18 +91,32 @@ next_batch(struct loop *loop)
  * take the mean, and in async, where each push is a step of its own.
  */
 static double
-loss_scale(const struct rps_settings *settings)
+loss_scale(const struct rps_run *run)
 {
-    const bool whole = settings->mode == RPS_MODE_SYNC &&
-                       settings->combine == RPS_COMBINE_SUM;
+    const bool whole = run->terms.mode == RPS_MODE_SYNC &&
+                       run->terms.combine == RPS_COMBINE_SUM;
 
-    return 1.0 / (double)(whole ? global_batch(settings)
-                                : settings->options->batch_size);
+    return 1.0 / (double)(whole ? rps_global_batch(run->settings)
+                                : run->settings->options->batch_size);
+}
+
+/* Once, until it is finite again. */
+static void
+say_if_broken(struct rps_loop *loop, double loss)
+{
+    if (!isfinite(loss) && !loop->broken) {
+        rps_run_say(loop->run,
+                "loss of step %" PRIu64 " is not finite: the learning rates "
+                "or the start values may be too large; rows whose gradient "
+                "is not finite do not change",
+                loop->step + 1);
+    }
+    loop->broken = !isfinite(loss);
 }
 
 /* Fetch, compute, push. *loss_out is this replica's part. */
 static rps_status
-compute(struct loop *loop, double *loss_out)
+compute(struct rps_loop *loop, double *loss_out)
 {
     struct rps_run *run = loop->run;
     struct rps_model_input input;
@@ -237,20 +130,15 @@ compute(struct loop *loop, double *loss_out)
     if (status != RPS_OK) {
         return status;
     }
-    input.loss_scale = loss_scale(run->settings);
+    input.loss_scale = loss_scale(run);
     rps_model_run(run->model, &input, NULL, loss_out);
-    if (!isfinite(*loss_out)) {
-        rps_run_say(run,
-                "loss of step %" PRIu64 " is not finite: the learning rate "
-                "may be too large",
-                loop->step + 1);
-    }
+    say_if_broken(loop, *loss_out);
     return rps_tables_push(&run->tables, loop->step + 1, &run->error);
 }
 
 /* What this replica asks for at the end of the step in hand. */
 static uint32_t
-wishes_of(struct loop *loop, uint64_t step)
+wishes_of(struct rps_loop *loop, uint64_t step)
 {
     const struct rps_run *run = loop->run;
     const struct rps_settings *settings = run->settings;
@@ -275,7 +163,7 @@ wishes_of(struct loop *loop, uint64_t step)
 }
 
 static rps_status
-save(struct loop *loop, uint64_t step)
+save(struct rps_loop *loop, uint64_t step)
 {
     struct rps_run *run = loop->run;
     char *text = rps_position_text(&loop->position);
@@ -301,7 +189,7 @@ save(struct loop *loop, uint64_t step)
 
 /* What the decision asks of this replica. */
 static rps_status
-obey(struct loop *loop, const rps_decision *decision)
+obey(struct rps_loop *loop, const rps_decision *decision)
 {
     struct rps_run *run = loop->run;
     const struct rps_settings *settings = run->settings;
@@ -326,15 +214,16 @@ obey(struct loop *loop, const rps_decision *decision)
 }
 
 static rps_status
-report_step(struct loop *loop, double own_loss, const rps_decision *decision)
+report_step(
+        struct rps_loop *loop, double own_loss, const rps_decision *decision)
 {
     struct rps_run *run = loop->run;
     const struct rps_settings *settings = run->settings;
-    const bool sync = settings->mode == RPS_MODE_SYNC;
+    const bool sync = run->terms.mode == RPS_MODE_SYNC;
     struct rps_report_step step = {
             .step = loop->step,
             .loss = sync ? decision->loss : own_loss,
-            .samples = global_batch(settings),
+            .samples = rps_global_batch(settings),
             .sparse_lr = settings->sparse.learning_rate,
             .dense_lr = settings->dense.learning_rate,
     };
@@ -344,7 +233,7 @@ report_step(struct loop *loop, double own_loss, const rps_decision *decision)
 }
 
 static rps_status
-one_step(struct loop *loop)
+one_step(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     const uint64_t step = loop->step + 1;
@@ -370,7 +259,7 @@ one_step(struct loop *loop)
 
 /* A replica with no step left, after a restore: leave at once. */
 static rps_status
-leave_idle(struct loop *loop)
+leave_idle(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     rps_decision decision;
@@ -395,7 +284,7 @@ leave_idle(struct loop *loop)
 }
 
 static rps_status
-train(struct loop *loop)
+train(struct rps_loop *loop)
 {
     rps_status status = RPS_OK;
 
@@ -411,7 +300,7 @@ train(struct loop *loop)
 
 /* Chief, alone by now: apply, save, evaluate, say how it went, end. */
 static rps_status
-finish(struct loop *loop)
+finish(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     const uint64_t steps = loop->step - loop->first_step;
@@ -437,6 +326,7 @@ finish(struct loop *loop)
         status = rps_run_evaluate(run, NULL, &end);
     }
     if (status == RPS_OK) {
+        rps_run_say_skipped(run);
         status = rps_report_done(run->report, &end, &run->error);
     }
     if (status == RPS_OK) {
@@ -449,16 +339,16 @@ finish(struct loop *loop)
 }
 
 static rps_status
-run_loop(struct loop *loop)
+run_loop(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     rps_status status = rps_run_open_client(run);
 
     if (status == RPS_OK && run->settings->is_chief) {
-        status = begin_job(run);
+        status = rps_loop_begin(run);
     }
     if (status == RPS_OK) {
-        status = join(loop);
+        status = rps_loop_join(loop);
     }
     if (status == RPS_OK) {
         status = open_batches(loop);
@@ -477,8 +367,8 @@ static uint64_t
 steps_planned(const struct rps_run *run)
 {
     const struct rps_options *options = run->settings->options;
-    const uint64_t steps =
-            options->epochs * (run->train_rows / global_batch(run->settings));
+    const uint64_t steps = options->epochs *
+                           (run->train_rows / rps_global_batch(run->settings));
 
     return options->steps > 0 && options->steps < steps ? options->steps
                                                         : steps;
@@ -488,18 +378,18 @@ rps_status
 rps_run_train(struct rps_run *run)
 {
     const struct rps_settings *settings = run->settings;
-    struct loop loop = {
+    struct rps_loop loop = {
             .run = run,
             .loss = NAN,
     };
     rps_status status = check_rows(run);
 
     if (status == RPS_OK) {
-        loop.batches = run->train_rows / global_batch(settings);
+        loop.batches = run->train_rows / rps_global_batch(settings);
         loop.position = (struct rps_position){
                 .data = settings->options->data,
                 .train_rows = run->train_rows,
-                .global_batch = global_batch(settings),
+                .global_batch = rps_global_batch(settings),
                 .shuffle = settings->options->shuffle,
                 .seed = settings->options->seed,
         };

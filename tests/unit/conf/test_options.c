@@ -136,7 +136,7 @@ START_TEST(every_type_is_read)
     struct outcome outcome =
             train("--seed=18446744073709551615 --sparse-lr=1e-3 "
                   "--step-timeout 0.5 --step-bytes-max=64k --mode async "
-                  "--data=a=b --evaluate --restore=12 --dense_lr 0");
+                  "--data=a=b --evaluate --restore=12 --dense_lr 0.5");
     const struct rps_options *options = &outcome.options;
 
     ck_assert_int_eq(outcome.code, -1);
@@ -148,7 +148,7 @@ START_TEST(every_type_is_read)
     ck_assert_str_eq(options->data, "a=b");
     ck_assert(options->evaluate);
     ck_assert_str_eq(options->restore, "12");
-    ck_assert(options->dense_lr == 0.0);
+    ck_assert(options->dense_lr == 0.5);
     finish(&outcome);
 }
 END_TEST

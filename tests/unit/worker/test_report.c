@@ -29,7 +29,7 @@ redirect_stdout(void)
     ck_assert_ptr_nonnull(freopen(path_of("stdout"), "w+", stdout));
 }
 
-/* Three steps, an evaluation in the middle, an end. */
+/* Three steps and an end. */
 static void
 run(const struct rps_report_options *options, bool complete)
 {
@@ -61,7 +61,6 @@ run(const struct rps_report_options *options, bool complete)
         ck_assert_int_eq(rps_report_step(report, &step, &error), RPS_OK);
     }
     rps_report_note(report, "a note");
-    ck_assert_int_eq(rps_report_eval(report, 3, &end, &error), RPS_OK);
     ck_assert_int_eq(rps_report_done(report, &end, &error), RPS_OK);
     rps_report_destroy(report);
 }
@@ -115,7 +114,6 @@ START_TEST(without_a_terminal_there_are_plain_lines)
             strncmp(text, "step 2 loss 0.693147181 samples/s ", 34), 0);
     ck_assert_ptr_nonnull(
             strstr(text, "\na note\n"
-                         "evaluation step 3 auc 0.75 log_loss 0.25\n"
                          "done steps 3 auc 0.75 log_loss 0.25 final_loss 0.125 "
                          "samples/s 1000\n"));
     ck_assert_ptr_null(strchr(text, '\r'));

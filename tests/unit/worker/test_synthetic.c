@@ -179,6 +179,10 @@ START_TEST(wrong_settings_are_refused_by_name)
 {
     refused("synthetic:row=5", false, "unknown setting \"row\"");
     refused("synthetic:rows", false, "\"rows\" is not of the form");
+    refused("synthetic:rows=200,rows=300", false, "rows is set twice");
+    refused("synthetic:seed=1,zipf=1,seed=1", false, "seed is set twice");
+    refused("synthetic:zipf=1,zipf=2", false, "zipf is set twice");
+    refused("synthetic:keys=5,keys=6", true, "keys is set twice");
     refused("synthetic:rows=0", false, "rows=0 is not an integer from 1");
     refused("synthetic:rows=5,", false, "is not of the form");
     refused("synthetic:rows=5k", false, "rows=5k");

@@ -424,6 +424,28 @@ START_TEST(dlrm_without_fields_is_refused)
 }
 END_TEST
 
+/* Any one NaN of the input reaches the loss, whatever ReLU is between. */
+START_TEST(a_nan_in_the_input_makes_the_loss_nan)
+{
+    struct fixture fixture = {0};
+    struct rps_error error;
+    double loss = 0.0;
+
+    if (_i == 0) {
+        fixture.model = dlrm_make(3, 4);
+    } else {
+        ck_assert_int_eq(
+                rps_little_demo_create(&fixture.model, &error), RPS_OK);
+        rps_model_start_values(fixture.model, 11);
+    }
+    fixture_fill(&fixture, 70, 5);
+    fixture.pooled[0][fixture.pooled_floats[0] / 2] = NAN;
+    rps_model_run(fixture.model, &fixture.input, fixture.probabilities, &loss);
+    ck_assert(isnan(loss));
+    fixture_drop(&fixture);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -439,6 +461,7 @@ main(void)
     tcase_add_test(
             tcase, start_values_follow_their_law_and_depend_on_seed_and_name);
     tcase_add_test(tcase, dlrm_without_fields_is_refused);
+    tcase_add_loop_test(tcase, a_nan_in_the_input_makes_the_loss_nan, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The training of one replica: how it starts (start.c) and goes (train.c).
+ */
+#ifndef RPS_WORKER_LOOP_H
+#define RPS_WORKER_LOOP_H
+
+#include "client/worker/position.h"
+#include "client/worker/run.h"
+
+struct rps_loop {
+    struct rps_run *run;
+    struct rps_batcher *batcher;
+    struct rps_batch batch;
+    struct rps_position position; /* of the next step */
+    uint64_t batches;             /* global batches of an epoch */
+    uint64_t step;                /* the last one that ended */
+    uint64_t last_step;           /* where this replica leaves */
+    uint64_t first_step;          /* where the run began */
+    uint64_t save_at; /* the chief saves once this step ended; 0: none */
+    uint64_t saved;   /* newest step saved by this run */
+    double loss;      /* of the last step */
+    bool broken;      /* it was said that the loss is not finite */
+    bool left;
+};
+
+/** Rows of a step of all replicas. */
+static inline uint64_t
+rps_global_batch(const struct rps_settings *settings)
+{
+    return settings->options->batch_size * settings->replicas;
+}
+
+/** Chief: epoch, step and terms to every server; tables and start values. */
+rps_status rps_loop_begin(struct rps_run *run);
+
+/** Every replica: wait for all, learn where to begin, open the tables. */
+rps_status rps_loop_join(struct rps_loop *loop);
+
+#endif /* RPS_WORKER_LOOP_H */

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a replica begins: the chief's start of the job, the join of all, the
+ * place in the data, the steps that are left.
+ */
+#include "client/worker/loop.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+rps_status
+rps_loop_begin(struct rps_run *run)
+{
+    const struct rps_settings *settings = run->settings;
+    const rps_terms terms = {
+            .mode = settings->mode,
+            .combine = settings->combine,
+            .replica_count = settings->replicas,
+            .step_timeout_ms =
+                    (uint32_t)(settings->options->step_timeout * 1e3),
+            .step_bytes_max = settings->options->step_bytes_max,
+    };
+    rps_start start = {0};
+    uint64_t step = 0;
+    rps_status status = RPS_OK;
+
+    if (settings->restore) {
+        status = rps_run_restore_step(run, &step);
+    } else if (run->can_save) {
+        status = rps_run_check_no_checkpoint(run);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    status = rps_job_begin(run->client, step, &terms, &start);
+    free(start.data_position);
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "beginning the job");
+    }
+    if (step > 0) {
+        status = rps_tables_check_restored(&run->tables, &run->error);
+    }
+    if (status == RPS_OK) {
+        status = rps_tables_open(&run->tables, &run->error);
+    }
+    if (status == RPS_OK && step == 0) {
+        status = rps_run_init_from(run);
+    }
+    return status;
+}
+
+static const char *
+mode_text(enum rps_mode mode)
+{
+    return mode == RPS_MODE_SYNC ? "sync" : "async";
+}
+
+static const char *
+combine_text(enum rps_combine combine)
+{
+    return combine == RPS_COMBINE_MEAN ? "mean" : "sum";
+}
+
+/* The chief's terms hold for all; which rows are whose follows from the
+ * number of replicas, so that it must be one. */
+static rps_status
+take_terms(struct rps_run *run, const rps_terms *terms)
+{
+    const struct rps_settings *own = run->settings;
+
+    if (terms->replica_count != own->replicas) {
+        return rps_fail(&run->error, RPS_E_INVAL,
+                "the chief began the job with %u replicas, this process "
+                "(rank %u) counts %u: give all of them the same cluster in "
+                "TF_CONFIG, or the same --num-workers",
+                terms->replica_count, own->rank, own->replicas);
+    }
+    run->terms = *terms;
+    if (terms->mode != own->mode || terms->combine != own->combine) {
+        rps_run_say(run,
+                "the chief's --mode %s --combine %s hold, not this "
+                "replica's --mode %s --combine %s",
+                mode_text(terms->mode), combine_text(terms->combine),
+                mode_text(own->mode), combine_text(own->combine));
+    }
+    return RPS_OK;
+}
+
+/* Where the data goes on. */
+static rps_status
+take_position(struct rps_loop *loop, const char *text)
+{
+    struct rps_run *run = loop->run;
+    struct rps_position saved;
+    const char *what;
+    char *data;
+    rps_status status;
+
+    if (text == NULL) {
+        return RPS_OK;
+    }
+    status = rps_position_read(text, &saved, &data, &run->error);
+    if (status != RPS_OK) {
+        return status;
+    }
+    if (rps_position_recount(&saved, &loop->position, &what) &&
+            run->settings->is_chief) {
+        rps_run_say(run,
+                "restore: %s differs from the checkpoint's; going on at "
+                "epoch %" PRIu64 ", batch %" PRIu64,
+                what, loop->position.epoch + 1, loop->position.batch);
+    }
+    free(data);
+    return RPS_OK;
+}
+
+/* Steps that the data has left, and --steps. */
+static void
+plan_steps(struct rps_loop *loop)
+{
+    const struct rps_options *options = loop->run->settings->options;
+    const struct rps_position *at = &loop->position;
+    uint64_t left = 0;
+
+    if (at->epoch < options->epochs) {
+        left = (options->epochs - at->epoch) * loop->batches - at->batch;
+    }
+    loop->last_step = loop->step + left;
+    if (options->steps > 0 && options->steps < loop->last_step) {
+        loop->last_step =
+                options->steps > loop->step ? options->steps : loop->step;
+    }
+}
+
+rps_status
+rps_loop_join(struct rps_loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_start start = {0};
+    rps_status status = rps_job_join(run->client, &start);
+
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "joining the job");
+    }
+    loop->step = start.step;
+    loop->first_step = start.step;
+    loop->saved = start.step;
+    status = take_terms(run, &start.terms);
+    if (status == RPS_OK) {
+        status = take_position(loop, start.data_position);
+    }
+    free(start.data_position);
+    if (status == RPS_OK && !run->settings->is_chief) {
+        status = rps_tables_open(&run->tables, &run->error);
+    }
+    plan_steps(loop);
+    return status;
+}
