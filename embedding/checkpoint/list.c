@@ -264,8 +264,10 @@ rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
     if (status != RPS_OK) {
         return status;
     }
-    steps = calloc(survey.count + 1, sizeof(*steps));
-    if (steps == NULL) {
+    if (survey.count > 0) {
+        steps = calloc(survey.count, sizeof(*steps));
+    }
+    if (survey.count > 0 && steps == NULL) {
         status = rps_fail(error, RPS_E_NOMEM, "%s: no memory to list it", dir);
     } else {
         for (size_t i = 0; i < survey.count; i++) {
