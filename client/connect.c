@@ -162,6 +162,8 @@ greet(struct dial *dial, uint64_t now)
         dial_again(dial, now);
         return;
     }
+    (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE,
+            "connected, no answer to HELLO yet (is a recpsd there?)");
     dial->at_ms = now + HELLO_MS_MAX;
     dial->state = DIAL_HELLO;
 }

@@ -7,8 +7,10 @@
 #include "client/cli/tool.h"
 #include "embedding/checkpoint/checkpoint.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define PROGRESS_MS 200u
@@ -100,10 +102,16 @@ rps_checkpoint_report_run(const char *tool, const char *path, bool json)
     struct rps_checkpoint_report report = {.step = 0};
     struct progress progress = {.shown = false};
     struct rps_error error = {.text = ""};
-    rps_status status = rps_checkpoint_verify(
-            path, terminal ? on_progress : NULL, &progress, &report, &error);
+    rps_status status = RPS_OK;
     int code = RPS_TOOL_OK;
 
+    if (access(path, F_OK) != 0) {
+        (void)rps_tool_fail_status(
+                tool, RPS_E_NOT_FOUND, "%s: %s", path, strerror(errno));
+        return RPS_TOOL_NOINPUT;
+    }
+    status = rps_checkpoint_verify(
+            path, terminal ? on_progress : NULL, &progress, &report, &error);
     if (progress.shown) {
         fputs("\r\033[K", stderr);
     }

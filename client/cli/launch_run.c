@@ -43,6 +43,7 @@ struct watch {
     int code;          /* of the first failure */
     int signal_number; /* that ended the launcher; 0: none */
     uint64_t signalled_ms;
+    bool members_told; /* of that signal, after the chief */
     bool stopping;
     bool servers_stopped; /* no SHUTDOWN came to them */
     uint64_t orphaned_ms; /* when a server died; 0: none did */
@@ -127,13 +128,45 @@ stop_servers(struct watch *watch)
     }
 }
 
-/* All but the servers, which the chief needs to save. */
-static void
-stop_members(struct watch *watch, int signal_number)
+/* The chief, or worker 0 in its place; NULL: there is no replica. */
+static struct rps_launch_child *
+chief_of(const struct watch *watch)
 {
+    struct rps_launch_child *chief = NULL;
+
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        struct rps_launch_child *child = &watch->plan->children[i];
+
+        if (child->role == RPS_ROLE_CHIEF ||
+                (child->role == RPS_ROLE_WORKER && child->index == 0 &&
+                        chief == NULL)) {
+            chief = child;
+        }
+    }
+    return chief;
+}
+
+/*
+ * The signal goes to the chief first: it ends the job for all at one step and
+ * saves. Were the others told at once, they would leave, and the chief's last
+ * step would be without their part. They are told when it has ended, or at
+ * half time. The servers, which the chief needs, come last (check_end).
+ */
+static void
+check_members(struct watch *watch, uint64_t now)
+{
+    const struct rps_launch_child *chief = chief_of(watch);
+    const uint64_t passed = now - watch->signalled_ms;
+    const uint64_t drain = watch->plan->drain_ms;
+
+    if (watch->signal_number == 0 || watch->members_told ||
+            (chief != NULL && is_running(chief) && passed < drain / 2)) {
+        return;
+    }
+    watch->members_told = true;
     for (uint32_t i = watch->plan->ps_count; i < watch->plan->count; i++) {
-        stop_child(&watch->plan->children[i], signal_number,
-                watch->plan->drain_ms);
+        stop_child(&watch->plan->children[i], watch->signal_number,
+                passed < drain ? drain - passed : 0);
     }
 }
 
@@ -292,14 +325,17 @@ take_signal(struct watch *watch, int number)
         kill_all(watch);
         return;
     }
-    watch->signal_number = number;
+    /* the terminal that hung up is ours, not theirs */
+    watch->signal_number = number == SIGHUP ? SIGTERM : number;
     watch->signalled_ms = now;
     watch->code = watch->code != 0 ? watch->code : 128 + number;
     rps_launch_say(watch->plan,
             "%s: the replicas have %.1f s to save and end; again: killing all",
             strsignal(number), (double)watch->plan->drain_ms / 1000.0);
-    /* the terminal that hung up is ours, not theirs */
-    stop_members(watch, number == SIGHUP ? SIGTERM : number);
+    if (chief_of(watch) != NULL) {
+        stop_child(
+                chief_of(watch), watch->signal_number, watch->plan->drain_ms);
+    }
 }
 
 static void
@@ -350,6 +386,7 @@ check_clocks(struct watch *watch)
     uint64_t now = rps_clock_ms();
 
     check_suspect(watch, now);
+    check_members(watch, now);
     if (running(watch, RPS_ROLE_NONE, true) == 0 &&
             watch->replicas_ended_ms == 0) {
         watch->replicas_ended_ms = now;

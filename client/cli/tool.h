@@ -21,6 +21,7 @@ enum rps_tool_exit {
     RPS_TOOL_OK = 0,
     RPS_TOOL_USAGE = 64,
     RPS_TOOL_CORRUPT = 65,
+    RPS_TOOL_NOINPUT = 66,
     RPS_TOOL_UNAVAILABLE = 69,
     RPS_TOOL_FAILED = 70
 };

@@ -183,7 +183,9 @@ create_service(struct daemon *daemon)
             .ps_count = cluster->ps_count > 0 ? cluster->ps_count : 1,
             .job_id = options->job_id,
             .job_seed = options->job_seed,
-            .fingerprint = cluster->fingerprint,
+            /* a standalone server has no list to compare */
+            .fingerprint =
+                    cluster->role == RPS_ROLE_LOCAL ? 0 : cluster->fingerprint,
             .checkpoint_dir = checkpoint_dir(options),
             .step_bytes_max = options->step_bytes_max,
             .step_timeout_ms = (uint32_t)(options->step_timeout * 1000.0),

@@ -263,11 +263,23 @@ def test_a_signal_lets_the_chief_save(tmp_path, number, code, chief):
     assert process.returncode == code, output
     assert "killing" not in output.split("killing all", 1)[1]
     assert output.count("exit code 0") == 2, output  # SHUTDOWN, not TERM
-    verified = subprocess.run(
+    stopped = verified(folder)
+    assert stopped["step"] > 0
+    assert processes_with(str(folder)) == []
+    # every replica's part of every step is in it
+    straight = launch("--ps", 2, "--workers", 2, *chief, "--checkpoint-dir",
+                      tmp_path / "straight", "--", "recps-train", "--data",
+                      "synthetic:rows=20000,keys=200", "--epochs", 100000,
+                      "--steps", stopped["step"], "--log-every", 100000)
+    assert straight.returncode == 0, straight.stderr
+    assert verified(tmp_path / "straight")["digest"] == stopped["digest"]
+
+
+def verified(folder):
+    run = subprocess.run(
         [str(programs.RECPS), "verify", "--json", str(folder)],
         env=programs.environment(), capture_output=True, text=True, check=True)
-    assert json.loads(verified.stdout)["step"] > 0
-    assert processes_with(str(folder)) == []
+    return json.loads(run.stdout)
 
 
 STUBBORN = ("import signal, time\n"
