@@ -100,7 +100,7 @@ WAYS = {
 @pytest.mark.skipif(not SAMPLES, reason="no samples of TF_CONFIG beside the "
                     "checkout (RECPS_TEST_DATA/../tf_config)")
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s["file"])
+@pytest.mark.parametrize("sample", SAMPLES, ids=[s["file"] for s in SAMPLES])
 def test_samples_resolve_as_expected(sample, way):
     flags, variables = WAYS[way](samples_folder() / sample["file"])
     run = check(*flags, env=variables)
