@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 #include "base/npy.h"
+#include "tests/unit/folder.h"
 #include "tests/unit/suite.h"
 
 #include <stdio.h>
@@ -9,17 +10,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[64];
+static char folder[FOLDER_BYTES];
 
 static void
-folder_make(void)
+setup(void)
 {
-    snprintf(folder, sizeof(folder), "/tmp/recps-test-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    folder_make(folder);
 }
 
+/* The product's own remover: every test here checks it, too. */
 static void
-folder_drop(void)
+teardown(void)
 {
     ck_assert_int_eq(rps_dir_remove(folder, NULL), RPS_OK);
 }
@@ -27,7 +28,7 @@ folder_drop(void)
 static const char *
 path_of(const char *name)
 {
-    static char path[256];
+    static char path[FOLDER_BYTES + 64];
 
     snprintf(path, sizeof(path), "%s/%s", folder, name);
     return path;
@@ -80,7 +81,7 @@ END_TEST
 START_TEST(folders_are_made_with_their_parents_and_removed_with_files)
 {
     struct stat info;
-    char deep[256];
+    char deep[FOLDER_BYTES + 64];
 
     snprintf(deep, sizeof(deep), "%s", path_of("x/y"));
     ck_assert_int_eq(rps_dir_make(deep, NULL), RPS_OK);
@@ -153,7 +154,7 @@ main(void)
     Suite *suite = suite_create("file");
     TCase *tc = tcase_create("file");
 
-    tcase_add_checked_fixture(tc, folder_make, folder_drop);
+    tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, file_comes_back_as_it_was_written);
     tcase_add_test(tc, file_that_exists_is_kept_unless_replaced);
     tcase_add_test(tc, file_that_is_missing_or_too_large_names_itself);
