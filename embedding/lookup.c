@@ -94,9 +94,10 @@ fill_absent(
 }
 
 void
-rps_table_lookup(struct rps_table *table, size_t n, const uint64_t *keys,
-        bool read_only, float *rows, size_t stride)
+rps_table_lookup(struct rps_table *table, const struct rps_read *read,
+        float *rows, size_t stride)
 {
+    const size_t n = read->count;
     struct reader reader;
     uint64_t missing = 0;
 
@@ -107,9 +108,10 @@ rps_table_lookup(struct rps_table *table, size_t n, const uint64_t *keys,
         const size_t left = n - done;
         float *out = row_out(rows, stride, done);
         rps_batch_sort(&reader.batch, table,
-                left < RPS_BATCH_KEYS ? left : RPS_BATCH_KEYS, keys + done);
+                left < RPS_BATCH_KEYS ? left : RPS_BATCH_KEYS,
+                read->keys + done);
         copy_present(&reader, out, stride);
-        missing += fill_absent(&reader, read_only, out, stride);
+        missing += fill_absent(&reader, read->read_only, out, stride);
     }
     rps_count(&table->lookups, n);
     rps_count(&table->missing, missing);

@@ -46,13 +46,23 @@ uint64_t rps_table_id_of(const struct rps_table *table);
  */
 void rps_table_set_policy(struct rps_table *table, const rps_table_spec *spec);
 
+/** The keys of one lookup. Duplicate keys are allowed. */
+struct rps_read {
+    size_t count;
+    const uint64_t *keys;
+    const uint32_t *counts; /* multiplicities, or NULL: 1 each */
+    bool read_only;
+};
+
 /**
- * Shapes:  keys[n]; rows[n] of dim f32, `stride` bytes apart.
- * An absent key answers its first value, or default_value if read_only.
+ * Shapes:  rows[count] of dim f32, `stride` bytes apart.
+ * An absent key answers its first value; default_value if read_only, or if
+ * it is not admitted (min_used_times: what was pushed of it so far and this
+ * request's multiplicity are less).
  * Threads: any, also beside writers; a row is whole, a batch no snapshot.
  */
-void rps_table_lookup(struct rps_table *table, size_t n, const uint64_t *keys,
-        bool read_only, float *rows, size_t stride);
+void rps_table_lookup(struct rps_table *table, const struct rps_read *read,
+        float *rows, size_t stride);
 
 /** One replica's part of a step. Duplicate keys are allowed. */
 struct rps_contribution {
@@ -63,8 +73,9 @@ struct rps_contribution {
 };
 
 struct rps_update {
-    uint64_t step; /* stamps the rows (tick), seeds draws */
-    uint64_t t;    /* of Adam's bias correction; 0: this PS's push count */
+    uint64_t step;  /* stamps the rows (tick), seeds draws */
+    uint64_t now_s; /* Unix seconds: the tick where max_cold_secs is set */
+    uint64_t t;     /* of Adam's bias correction; 0: this PS's push count */
     float learning_rate; /* NaN: the spec's */
     float scale;         /* of the summed gradient: 1, or 1/R for mean */
 };
@@ -123,8 +134,8 @@ void rps_table_set_pushes(struct rps_table *table, uint64_t pushes);
 /** One row as it is visited: pointers valid inside the call only. */
 struct rps_row_view {
     uint64_t key;
-    const float *value; /* [dim] */
-    const float *slots; /* [slot floats]: slot 0's dim floats, then slot 1's */
+    const void *value;  /* [dim] of the spec's value_dtype */
+    const float *slots; /* [slot floats]: slot 0's floats, then slot 1's */
     uint32_t meta;
 };
 

@@ -187,8 +187,13 @@ answer_lookup(struct rps_request *request, const struct rps_parts *parts)
         const struct rps_table_part *part = &parts->items[i];
 
         if (offsets[i] != 0) {
-            rps_table_lookup(part->table, part->keys->count,
-                    rps_message_array(message, part->keys), read_only,
+            const struct rps_read read = {.count = part->keys->count,
+                    .keys = rps_message_array(message, part->keys),
+                    .counts = part->counts != NULL
+                                      ? rps_message_array(message, part->counts)
+                                      : NULL,
+                    .read_only = read_only};
+            rps_table_lookup(part->table, &read,
                     (float *)(void *)(builder.frame + offsets[i]),
                     part->spec->dim * sizeof(float));
         }

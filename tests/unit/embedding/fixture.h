@@ -11,6 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+static inline void
+look_up(struct rps_table *table, size_t n, const uint64_t *keys, bool read_only,
+        float *rows, size_t stride)
+{
+    const struct rps_read read = {
+            .count = n, .keys = keys, .read_only = read_only};
+
+    rps_table_lookup(table, &read, rows, stride);
+}
+
 static inline rps_table_spec
 spec_of(uint32_t dim, enum rps_optimizer optimizer)
 {
@@ -58,7 +68,7 @@ push(struct rps_table *table, uint64_t step, size_t n, const uint64_t *keys,
 static inline void
 read_row(struct rps_table *table, uint64_t key, float *row)
 {
-    rps_table_lookup(table, 1, &key, false, row,
+    look_up(table, 1, &key, false, row,
             rps_table_spec_of(table)->dim * sizeof(*row));
 }
 

@@ -120,7 +120,7 @@ START_TEST(read_only_lookup_of_an_absent_key_answers_the_default)
     spec.default_value = 2.5f;
     table = table_of(&spec);
     assign_key(table, 6);
-    rps_table_lookup(table, 2, keys, true, rows, DIM * sizeof(float));
+    look_up(table, 2, keys, true, rows, DIM * sizeof(float));
     for (size_t j = 0; j < DIM; j++) {
         ck_assert_float_eq(rows[j], 2.5f);
     }
@@ -143,7 +143,7 @@ START_TEST(lookup_leaves_what_lies_between_strided_rows)
     for (size_t i = 0; i < 3 * (DIM + 1); i++) {
         rows[i] = -9.0f;
     }
-    rps_table_lookup(table, 3, keys, false, rows, (DIM + 1) * sizeof(float));
+    look_up(table, 3, keys, false, rows, (DIM + 1) * sizeof(float));
     row_of_key(1, expected);
     ck_assert_mem_eq(rows, expected, sizeof(expected));
     ck_assert_mem_eq(rows + 2 * (DIM + 1), expected, sizeof(expected));
@@ -199,7 +199,7 @@ START_TEST(growth_to_a_million_keys_keeps_every_one)
     for (uint64_t i = 0; i < GROWTH_KEYS; i++) {
         keys[i] = growth_key(GROWTH_KEYS - 1 - i);
     }
-    rps_table_lookup(table, GROWTH_KEYS, keys, true, rows, DIM * sizeof(float));
+    look_up(table, GROWTH_KEYS, keys, true, rows, DIM * sizeof(float));
     for (uint64_t i = 0; i < GROWTH_KEYS; i++) {
         float expected[DIM];
         row_of_key(keys[i], expected);

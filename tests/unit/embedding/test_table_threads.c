@@ -95,8 +95,7 @@ read_storm(void *context)
         keys[i] = i;
     }
     while (!*storm->over) {
-        rps_table_lookup(
-                storm->table, KEYS, keys, false, rows, DIM * sizeof(*rows));
+        look_up(storm->table, KEYS, keys, false, rows, DIM * sizeof(*rows));
         for (size_t i = 0; i < KEYS * DIM; i++) {
             torn += rows[i] != rows[i / DIM * DIM];
         }

@@ -172,7 +172,8 @@ check_row(void *context, const struct rps_row_view *row)
 
     for (uint32_t i = 0; i < floats; i++) {
         float wanted = value_of(seen->table, row->key, i);
-        const float *got = i < dim ? &row->value[i] : &row->slots[i - dim];
+        const float *got = i < dim ? &((const float *)row->value)[i]
+                                   : &row->slots[i - dim];
 
         same = same && memcmp(&wanted, got, sizeof(wanted)) == 0;
     }
@@ -195,9 +196,12 @@ check_places(const struct job *job, size_t t)
         uint64_t slot = rps_hash_slot(rps_key_hash(key, JOB_SEED));
         float first = value_of(t, key, 0);
 
+        const struct rps_read read = {
+                .count = 1, .keys = &key, .read_only = true};
+
         rps_table_lookup(rps_store_find(job->stores[slot * job->parts / 4096],
                                  rps_table_id(tables[t].name)),
-                1, &key, true, row, sizeof(row));
+                &read, row, sizeof(row));
         if (memcmp(&first, row, sizeof(first)) != 0) {
             ck_abort_msg("table %s: key %" PRIu64 " is not where it belongs",
                     tables[t].name, key);
