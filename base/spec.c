@@ -170,6 +170,8 @@ check_built(const rps_table_spec *spec, struct rps_error *error)
             {"l1", spec->l1 != 0.0f},
             {"l2", spec->l2 != 0.0f},
             {"l2_shrinkage", spec->l2_shrinkage != 0.0f},
+            {"stochastic_rounding", spec->stochastic_rounding != 0},
+            {"admission", spec->admission != RPS_ADMISSION_EXACT},
             {"min_used_times", spec->min_used_times != 0},
             {"max_cold_secs", spec->max_cold_secs != 0},
             {"max_cold_steps", spec->max_cold_steps != 0},
@@ -197,10 +199,11 @@ check_enums(const rps_table_spec *spec, struct rps_error *error)
             (unsigned)spec->initializer >= RPS_INITIALIZER_COUNT ||
             (unsigned)spec->value_dtype > RPS_VALUE_I8 ||
             (unsigned)spec->key_dtype > RPS_KEY_INT32 ||
+            (unsigned)spec->admission > RPS_ADMISSION_SKETCH ||
             (unsigned)spec->on_full > RPS_ON_FULL_EVICT_LFU) {
         return rps_fail(error, RPS_E_INVAL,
                 "table %s: a kind (optimizer, initializer, value_dtype, "
-                "key_dtype or on_full) has no such number",
+                "key_dtype, admission or on_full) has no such number",
                 spec->name);
     }
     return RPS_OK;

@@ -13,6 +13,7 @@
 static const char *const value_names[] = {
         "float32", "float16", "bfloat16", "int8", NULL};
 static const char *const key_names[] = {"int64", "int32", NULL};
+static const char *const admission_names[] = {"exact", "sketch", NULL};
 static const char *const on_full_names[] = {
         "refuse", "evict-lru", "evict-lfu", NULL};
 static const char *const optimizer_names[] = {"sgd", "momentum", "adagrad",
@@ -85,6 +86,8 @@ static const struct rps_spec_field fields_all[] = {
     FIELD(clip_value, F32, false),
     FIELD(clip_norm, F32, false),
     FIELD(default_value, F32, false),
+    FIELD(stochastic_rounding, U32, false),
+    CHOICE(admission, false, admission_names),
     FIELD(min_used_times, U64, false),
     FIELD(max_cold_secs, U64, false),
     FIELD(max_cold_steps, U64, false),

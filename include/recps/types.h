@@ -73,6 +73,12 @@ enum rps_on_full {
     RPS_ON_FULL_EVICT_LFU = 2
 };
 
+/** How pushes of keys without a row are counted. */
+enum rps_admission {
+    RPS_ADMISSION_EXACT = 0, /**< each key, up to 65535 */
+    RPS_ADMISSION_SKETCH = 1 /**< in fixed memory; may count too much */
+};
+
 /**
  * Everything that defines a table. Filled by rps_table_spec_init(), then
  * changed field by field: every default is a number, so 0 means 0.
@@ -115,6 +121,8 @@ typedef struct rps_table_spec {
 
     float default_value; /**< each column of an unadmitted or absent row */
     /* Not built yet: anything but the default is RPS_E_UNSUPPORTED. */
+    uint32_t stochastic_rounding; /**< 0 or 1; of f16 and bf16 rows */
+    enum rps_admission admission;
     uint64_t min_used_times;
     uint64_t max_cold_secs;
     uint64_t max_cold_steps;
