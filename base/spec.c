@@ -171,13 +171,6 @@ check_built(const rps_table_spec *spec, struct rps_error *error)
             {"l2", spec->l2 != 0.0f},
             {"l2_shrinkage", spec->l2_shrinkage != 0.0f},
             {"stochastic_rounding", spec->stochastic_rounding != 0},
-            {"admission", spec->admission != RPS_ADMISSION_EXACT},
-            {"min_used_times", spec->min_used_times != 0},
-            {"max_cold_secs", spec->max_cold_secs != 0},
-            {"max_cold_steps", spec->max_cold_steps != 0},
-            {"keep_min_rows", spec->keep_min_rows != 0},
-            {"memory_limit", spec->memory_limit != 0},
-            {"on_full", spec->on_full != RPS_ON_FULL_REFUSE},
     };
 
     for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
@@ -214,7 +207,8 @@ rps_table_spec_check(const rps_table_spec *spec, char *why, size_t why_bytes)
 {
     struct rps_error error = {.text = ""};
     rps_status (*const rules[])(const rps_table_spec *, struct rps_error *) = {
-            check_name, check_enums, check_shape, check_numbers, check_built};
+            check_name, check_enums, check_shape, check_numbers,
+            rps_spec_check_policy, check_built};
     rps_status status = RPS_OK;
 
     if (spec->struct_bytes != sizeof(*spec)) {
@@ -223,7 +217,7 @@ rps_table_spec_check(const rps_table_spec *spec, char *why, size_t why_bytes)
                 "rps_table_spec_init()",
                 spec->struct_bytes, sizeof(*spec));
     }
-    for (size_t i = 0; status == RPS_OK && i < 5; i++) {
+    for (size_t i = 0; status == RPS_OK && i < 6; i++) {
         status = rules[i](spec, &error);
     }
     if (status != RPS_OK && why != NULL && why_bytes > 0) {
