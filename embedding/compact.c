@@ -241,7 +241,7 @@ restart_locked(
 
     go_to(upkeep, STEP_CHUNKS);
     if (rows->chunk_count - rows->gap_count != 1 ||
-            needed >= rows_that_fit(rows) / 4 ||
+            needed >= rows_that_fit(rows) / 8 * 3 ||
             rows_that_fit(rows) <= RPS_ROWS_FIRST) {
         return;
     }

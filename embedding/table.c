@@ -91,6 +91,7 @@ rps_table_create_sharded(struct rps_table **table_out,
     table->value_bytes = spec->dim * sizeof(float);
     table->slot_floats = rps_spec_slot_floats(spec);
     table->shard_log2 = shard_log2;
+    table->upkeep.evicted = 1; /* see there */
     rps_first_value_init(&table->first, spec);
     rps_kernels_init(&table->kernels, rps_isa_detect());
     table->hot = rps_hot_create();

@@ -38,7 +38,8 @@ struct rps_upkeep {
     uint32_t line;
     double share;     /* of the rows, to be evicted in this pass */
     double carry;     /* of them, to be evicted from the segment at hand */
-    uint64_t evicted; /* for the budget, in this pass */
+    uint64_t evicted; /* by the last turn of the budget; before it 1 */
+    uint64_t used;    /* bytes when compaction began */
     uint32_t high;    /* regions from here on are to be emptied */
     uint64_t aged;    /* tick when counts were last halved */
     bool draining;    /* chunks of the shard are drained */
