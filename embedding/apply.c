@@ -34,7 +34,7 @@ struct apply {
     struct rps_step step;
     uint64_t *promised; /* [shard_count] rows reserved and not yet made */
     float *sums;        /* [slice_keys][dim] */
-    float *before;      /* [dim + slot floats] the row before its step */
+    float *scratch;     /* of rps_step_row() */
     size_t slice_keys;
     struct rps_combined slice[SLICE_KEYS];
 };
@@ -93,26 +93,6 @@ release(struct apply *apply)
     }
 }
 
-/*
- * A step whose result is not finite (a huge gradient or rate) is taken back:
- * such a row could be neither saved nor trained on.
- */
-static bool
-step_row_locked(
-        struct apply *apply, float *row, const struct rps_combined *combined)
-{
-    const struct rps_table *table = apply->table;
-    const size_t floats = table->spec.dim + table->slot_floats;
-
-    memcpy(apply->before, row, floats * sizeof(*row));
-    rps_step_row(&apply->step, row, combined->gradient, combined->live);
-    if (table->kernels.finite(row, floats)) {
-        return true;
-    }
-    memcpy(row, apply->before, floats * sizeof(*row));
-    return false;
-}
-
 /* False: the step was refused. */
 static bool
 step_key_locked(struct apply *apply, size_t shard_index,
@@ -125,6 +105,7 @@ step_key_locked(struct apply *apply, size_t shard_index,
     struct rps_index_place place =
             rps_index_find(&shard->index, combined->hash, combined->key);
     uint32_t *meta = NULL;
+    uint32_t skipped = 0;
 
     if (place.row == 0) {
         assert(apply->promised[shard_index] > 0);
@@ -132,10 +113,13 @@ step_key_locked(struct apply *apply, size_t shard_index,
         place = rps_table_new_row_locked(
                 table, shard, combined->hash, combined->key);
     }
-    if (!step_row_locked(apply, rps_shard_row_locked(shard, place), combined)) {
+    meta = &place.line->meta[place.lane];
+    skipped = rps_meta_skipped(*meta, apply->update->step);
+    if (!rps_step_row(&apply->step, rps_shard_row_locked(shard, place),
+                combined->gradient, combined->live, skipped, draw,
+                apply->scratch)) {
         return false;
     }
-    meta = &place.line->meta[place.lane];
     *meta = rps_meta_make(apply->update->step,
             rps_uses_add(RPS_META_USES(*meta), combined->uses, draw));
     apply->report->applied++;
@@ -211,10 +195,10 @@ prepare(struct apply *apply, const struct rps_contribution *contributions,
     apply->promised =
             calloc(apply->table->shard_count, sizeof(*apply->promised));
     apply->sums = malloc(apply->slice_keys * dim * sizeof(*apply->sums));
-    apply->before =
-            malloc((dim + apply->table->slot_floats) * sizeof(*apply->before));
+    apply->scratch = malloc(rps_step_scratch_floats(&apply->table->spec) *
+                            sizeof(*apply->scratch));
     if (apply->promised == NULL || apply->sums == NULL ||
-            apply->before == NULL) {
+            apply->scratch == NULL) {
         return RPS_E_NOMEM;
     }
     status =
@@ -262,6 +246,6 @@ rps_table_apply(struct rps_table *table, const struct rps_update *update,
     rps_grouping_finish(&apply.grouping);
     free(apply.promised);
     free(apply.sums);
-    free(apply.before);
+    free(apply.scratch);
     return status;
 }

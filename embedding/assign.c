@@ -3,6 +3,7 @@
  * Writing rows as they are: start values, restored rows. All of them are
  * checked, then room for all is made, then all are written.
  */
+#include "base/spec.h"
 #include "embedding/batch.h"
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
@@ -81,10 +82,13 @@ reset_tail(const struct rps_table *table, uint64_t key, float *row)
 
     if (live < dim) {
         memset(row + live, 0, (dim - live) * sizeof(*row));
-        for (size_t slot = dim; slot < dim + table->slot_floats; slot += dim) {
-            for (size_t j = live; j < dim; j++) {
-                row[slot + j] = rps_slot_fresh(&table->spec);
+        float *slot = row + dim;
+        for (uint32_t s = 0; s < rps_spec_slot_count(&table->spec); s++) {
+            const size_t width = rps_spec_slot_width(&table->spec, s);
+            for (size_t j = live; j < width; j++) {
+                slot[j] = rps_slot_fresh(&table->spec, s);
             }
+            slot += width;
         }
     }
 }
