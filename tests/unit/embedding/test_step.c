@@ -368,10 +368,10 @@ follow_dense(enum rps_optimizer optimizer, uint64_t odds, double within)
 
 START_TEST(catching_up_follows_dense_adam_with_zero_gradients)
 {
-    follow_dense(RPS_OPTIMIZER_ADAM_CATCHUP, 3, 5e-4);
-    follow_dense(RPS_OPTIMIZER_ADAM_CATCHUP, 60, 2e-3);
-    follow_dense(RPS_OPTIMIZER_ADAMW_CATCHUP, 3, 5e-4);
-    follow_dense(RPS_OPTIMIZER_ADAMW_CATCHUP, 60, 2e-3);
+    follow_dense(RPS_OPTIMIZER_ADAM_CATCHUP, 3, 1e-4);
+    follow_dense(RPS_OPTIMIZER_ADAM_CATCHUP, 60, 5e-4);
+    follow_dense(RPS_OPTIMIZER_ADAMW_CATCHUP, 3, 1e-4);
+    follow_dense(RPS_OPTIMIZER_ADAMW_CATCHUP, 60, 5e-4);
 }
 END_TEST
 
