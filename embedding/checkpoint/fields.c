@@ -90,7 +90,10 @@ parse_spec(const json_t *value, const char *name, const char *where,
                 "\"spec\"",
                 where, name);
     }
-    status = rps_spec_from_value(value, spec, &cause);
+    status = rps_spec_check_known(value, &cause);
+    if (status == RPS_OK) {
+        status = rps_spec_from_value(value, spec, &cause);
+    }
     if (status == RPS_OK) {
         status = rps_table_spec_check(spec, why, sizeof(why));
         rps_fail(&cause, status, "%s", why);

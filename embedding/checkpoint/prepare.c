@@ -158,7 +158,7 @@ table_entry(const struct table_save *save, uint64_t pushes)
 
     snprintf(text, sizeof(text), "%" PRIu64, pushes);
     return json_pack("{s:o, s:I, s:s, s:s}", "spec",
-            rps_spec_to_value(save->spec), "rows", (json_int_t)save->rows,
+            rps_spec_to_canonical(save->spec), "rows", (json_int_t)save->rows,
             "digest", rps_digest_hex(save->digest, hex), "pushes", text);
 }
 

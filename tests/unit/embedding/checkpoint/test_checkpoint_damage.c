@@ -438,6 +438,37 @@ START_TEST(a_table_name_that_is_a_path_is_refused)
 }
 END_TEST
 
+/* What a later version may write: the file is whole, this one is too old. */
+START_TEST(a_spec_of_a_later_version_is_unsupported_naming_the_field)
+{
+    static const struct {
+        const char *field;
+        const char *value;
+        const char *words;
+    } cases[] = {
+            {"optimizer", "\"lamb\"", "optimizer \"lamb\""},
+            {"value_dtype", "\"float8\"", "value_dtype \"float8\""},
+            {"value_dtype", "\"int8\"", "value_dtype"},
+            {"warm_rows", "7", "\"warm_rows\""},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        json_t *manifest = load("manifest.json");
+        json_t *old = json_deep_copy(manifest);
+        json_t *table =
+                json_object_get(json_object_get(manifest, "tables"), "emb");
+
+        json_object_set_new(json_object_get(table, "spec"), cases[i].field,
+                json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        forge_manifest(manifest);
+        expect_refused(cases[i].words, RPS_E_UNSUPPORTED);
+        forge_manifest(old);
+        json_decref(old);
+        json_decref(manifest);
+    }
+}
+END_TEST
+
 /* Fields of a wrong type or size, one after the other. */
 START_TEST(no_field_of_the_manifest_is_trusted)
 {
@@ -587,6 +618,8 @@ main(void)
     tcase_add_test(tcase, a_symbolic_link_is_refused);
     tcase_add_test(tcase, row_counts_that_disagree_are_refused);
     tcase_add_test(tcase, a_table_name_that_is_a_path_is_refused);
+    tcase_add_test(
+            tcase, a_spec_of_a_later_version_is_unsupported_naming_the_field);
     tcase_add_test(tcase, no_field_of_the_manifest_is_trusted);
     tcase_add_test(tcase, no_field_of_a_part_file_is_trusted);
     tcase_add_test(tcase, a_push_count_that_would_wrap_is_refused);
