@@ -246,6 +246,13 @@ rps_spec_slot_count(const rps_table_spec *spec)
 }
 
 uint32_t
+rps_spec_slot_width(const rps_table_spec *spec, uint32_t slot)
+{
+    (void)slot;
+    return spec->dim;
+}
+
+uint32_t
 rps_spec_slot_floats(const rps_table_spec *spec)
 {
     return rps_spec_slot_count(spec) * spec->dim;

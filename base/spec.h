@@ -50,6 +50,8 @@ uint32_t rps_spec_slot_floats(const rps_table_spec *spec);
 
 /** Number of slot arrays and their names: "accumulator"; "m", "v"; … */
 uint32_t rps_spec_slot_count(const rps_table_spec *spec);
+/** Floats a row of one slot: dim, or 1. */
+uint32_t rps_spec_slot_width(const rps_table_spec *spec, uint32_t slot);
 const char *rps_spec_slot_name(const rps_table_spec *spec, uint32_t slot);
 
 const char *rps_optimizer_str(enum rps_optimizer optimizer);

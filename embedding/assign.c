@@ -15,7 +15,8 @@
 struct assign {
     struct rps_table *table;
     const uint64_t *keys;
-    const float *rows;
+    const char *values;   /* [n][value_bytes] */
+    size_t value_bytes;   /* of a row */
     const float *slots;   /* or NULL */
     const uint32_t *meta; /* or NULL */
     size_t n;
@@ -24,18 +25,27 @@ struct assign {
     struct rps_batch batch;
 };
 
+static bool
+values_finite(const struct assign *assign, size_t i)
+{
+    const struct rps_table *table = assign->table;
+
+    return table->kernels.finite(
+            (const float *)(assign->values + i * assign->value_bytes),
+            table->spec.dim);
+}
+
 static rps_status
 check_finite(const struct assign *assign, struct rps_error *error)
 {
     const struct rps_table *table = assign->table;
-    const size_t dim = table->spec.dim;
 
     for (size_t i = 0; i < assign->n; i++) {
         const bool slots =
                 assign->slots != NULL &&
                 !table->kernels.finite(assign->slots + i * table->slot_floats,
                         table->slot_floats);
-        if (slots || !table->kernels.finite(assign->rows + i * dim, dim)) {
+        if (slots || !values_finite(assign, i)) {
             return rps_fail(error, RPS_E_NONFINITE,
                     "table %s: the %s to assign to key %" PRIu64
                     " hold a NaN or an infinity",
@@ -105,7 +115,7 @@ write_row_locked(struct assign *assign, struct rps_shard *shard, size_t p)
         place = rps_table_new_row_locked(table, shard, hash, key);
     }
     row = rps_shard_row_locked(shard, place);
-    memcpy(row, assign->rows + i * dim, dim * sizeof(*row));
+    memcpy(row, assign->values + i * assign->value_bytes, assign->value_bytes);
     if (assign->slots == NULL) {
         rps_slots_fresh(&table->spec, row + dim);
     } else {
@@ -198,6 +208,30 @@ run_passes(struct assign *assign, struct rps_error *error)
     return status;
 }
 
+static rps_status
+assign_rows(struct assign *assign, struct rps_error *error)
+{
+    struct rps_table *table = assign->table;
+    rps_status status =
+            rps_table_check_keys(table, assign->n, assign->keys, error);
+
+    if (status == RPS_OK) {
+        status = check_finite(assign, error);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    assign->promised = calloc(table->shard_count, sizeof(*assign->promised));
+    if (assign->promised == NULL) {
+        return rps_fail(error, RPS_E_NOMEM,
+                "table %s: no memory for %zu rows: none was written",
+                table->spec.name, assign->n);
+    }
+    status = run_passes(assign, error);
+    free(assign->promised);
+    return status;
+}
+
 rps_status
 rps_table_assign(struct rps_table *table, size_t n, const uint64_t *keys,
         const float *rows, const float *slots, const uint32_t *meta,
@@ -205,25 +239,27 @@ rps_table_assign(struct rps_table *table, size_t n, const uint64_t *keys,
 {
     struct assign assign = {.table = table,
             .keys = keys,
-            .rows = rows,
+            .values = (const char *)rows,
+            .value_bytes = table->spec.dim * sizeof(*rows),
             .slots = slots,
             .meta = meta,
             .n = n};
-    rps_status status = rps_table_check_keys(table, n, keys, error);
 
-    if (status == RPS_OK) {
-        status = check_finite(&assign, error);
-    }
-    if (status != RPS_OK) {
-        return status;
-    }
-    assign.promised = calloc(table->shard_count, sizeof(*assign.promised));
-    if (assign.promised == NULL) {
-        return rps_fail(error, RPS_E_NOMEM,
-                "table %s: no memory for %zu rows: none was written",
-                table->spec.name, n);
-    }
-    status = run_passes(&assign, error);
-    free(assign.promised);
-    return status;
+    return assign_rows(&assign, error);
+}
+
+rps_status
+rps_table_restore_rows(struct rps_table *table, size_t n, const uint64_t *keys,
+        const void *values, const float *slots, const uint32_t *meta,
+        struct rps_error *error)
+{
+    struct assign assign = {.table = table,
+            .keys = keys,
+            .values = values,
+            .value_bytes = table->spec.dim * sizeof(float),
+            .slots = slots,
+            .meta = meta,
+            .n = n};
+
+    return assign_rows(&assign, error);
 }

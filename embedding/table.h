@@ -114,6 +114,14 @@ rps_status rps_table_assign(struct rps_table *table, size_t n,
         const uint32_t *meta, struct rps_error *error);
 
 /**
+ * The same with values[n][dim] as they are in memory, of the spec's
+ * value_dtype: what rps_table_visit() showed comes back bit for bit.
+ */
+rps_status rps_table_restore_rows(struct rps_table *table, size_t n,
+        const uint64_t *keys, const void *values, const float *slots,
+        const uint32_t *meta, struct rps_error *error);
+
+/**
  * Positions (ascending) of keys whose rows changed after tick `since`, and
  * those rows packed. positions[n]; rows[n][dim]. Returns their number. Errs
  * to resending.

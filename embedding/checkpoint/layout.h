@@ -33,7 +33,7 @@ enum rps_ckpt_kind {
 /** One file of a table: an array with an entry a row. */
 struct rps_ckpt_column {
     enum rps_ckpt_kind kind;
-    uint32_t slot;  /* of RPS_CKPT_SLOT */
+    uint32_t slot_offset; /* of RPS_CKPT_SLOT: floats of slots before it */
     uint32_t width; /* items a row; 0: one, the array is one-dimensional */
     uint32_t item_bytes;
     char dtype[8];
