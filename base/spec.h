@@ -31,6 +31,10 @@ json_t *rps_spec_to_value(const rps_table_spec *spec);
 rps_status rps_spec_from_value(
         const json_t *value, rps_table_spec *spec, struct rps_error *error);
 
+/** The same without rps_table_spec_check(): what stands there, as it is. */
+rps_status rps_spec_read(
+        const json_t *value, rps_table_spec *spec, struct rps_error *error);
+
 /**
  * Of a spec in a file that is whole: a field or a kind (optimizer,
  * value_dtype, ...) that a later version has written is UNSUPPORTED by name.

@@ -401,7 +401,7 @@ rps_spec_check_known(const json_t *value, struct rps_error *error)
 }
 
 rps_status
-rps_spec_from_value(
+rps_spec_read(
         const json_t *value, rps_table_spec *spec, struct rps_error *error)
 {
     /* jansson's iteration takes no const; nothing is changed */
@@ -431,6 +431,18 @@ rps_spec_from_value(
         if (status != RPS_OK) {
             return status;
         }
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_spec_from_value(
+        const json_t *value, rps_table_spec *spec, struct rps_error *error)
+{
+    const rps_status status = rps_spec_read(value, spec, error);
+
+    if (status != RPS_OK) {
+        return status;
     }
     return rps_table_spec_check(spec, error == NULL ? NULL : error->text,
             error == NULL ? 0 : sizeof(error->text));

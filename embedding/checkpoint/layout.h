@@ -54,6 +54,7 @@ char *rps_ckpt_part_name(uint32_t part, uint32_t parts);
 char *rps_ckpt_lanes_name(uint32_t part, uint32_t parts);
 char *rps_ckpt_column_name(const char *table, uint32_t part, uint32_t parts,
         const struct rps_ckpt_column *column);
+char *rps_ckpt_admission_name(const char *table, uint32_t part, uint32_t parts);
 
 /** "ckpt-<step>", exactly as rps_checkpoint_path writes it. */
 bool rps_ckpt_parse_step(const char *name, uint64_t *step);

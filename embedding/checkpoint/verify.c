@@ -147,7 +147,7 @@ verify_digest(struct verify *v, struct rps_error *error)
         goto out;
     }
     for (size_t i = 0; i < n; i++) {
-        texts[i] = rps_spec_to_json(&v->manifest.tables[i].spec);
+        texts[i] = rps_spec_to_json(&v->manifest.tables[i].written);
         if (texts[i] == NULL) {
             rps_fail(error, status, "%s: no memory", v->folder.path);
             goto out;
