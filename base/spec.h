@@ -36,6 +36,12 @@ rps_status rps_spec_read(
         const json_t *value, rps_table_spec *spec, struct rps_error *error);
 
 /**
+ * Numbers that have no part in the spec's optimizer back to their defaults:
+ * the first version let them be anything.
+ */
+void rps_spec_reset_idle(rps_table_spec *spec);
+
+/**
  * Of a spec in a file that is whole: a field or a kind (optimizer,
  * value_dtype, ...) that a later version has written is UNSUPPORTED by name.
  */

@@ -87,8 +87,8 @@ copy_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
             lookup->absent[lookup->absent_count] = positions[i];
             lookup->absent_count++;
         } else {
-            memcpy(row_out(lookup, positions[i]), found[i],
-                    lookup->dim * sizeof(float));
+            rps_table_read_row(
+                    lookup->table, found[i], row_out(lookup, positions[i]));
         }
     }
 }
@@ -158,7 +158,7 @@ rps_table_lookup(struct rps_table *table, const struct rps_read *read,
 
     lookup.table = table;
     lookup.dim = table->spec.dim;
-    lookup.row_bytes = table->spec.dim * sizeof(float);
+    lookup.row_bytes = table->value_bytes;
     lookup.stride = stride;
     for (size_t done = 0; done < read->count; done += lookup.batch.count) {
         const size_t left = read->count - done;

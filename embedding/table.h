@@ -152,7 +152,8 @@ rps_status rps_table_apply(struct rps_table *table,
         struct rps_apply_report *report);
 
 /**
- * Write rows as they are. slots[n][slot floats] or NULL: fresh slots;
+ * Write rows as they are, in the table's value type rounded to nearest, ties
+ * to even. slots[n][slot floats] or NULL: fresh slots;
  * meta[n] or NULL: 0. Errors: NOMEM, NONFINITE (rows or slots; none of them
  * was written), INVAL (dense key out of range).
  */

@@ -93,6 +93,7 @@ read_spec(const json_t *value, const char *name, struct rps_ckpt_table *table,
         return status;
     }
     table->spec = table->written;
+    rps_spec_reset_idle(&table->spec);
     return rps_table_spec_check(&table->spec, error->text, sizeof(error->text));
 }
 
