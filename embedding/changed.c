@@ -73,8 +73,8 @@ copy_marked(
         pthread_mutex_lock(&shard->lock);
         place = rps_index_find(&shard->index, batch->hashes[p], batch->keys[p]);
         if (place.row != 0) {
-            memcpy(rows + copied * dim, rps_shard_row_locked(shard, place),
-                    dim * sizeof(float));
+            rps_table_read_row(reader->table,
+                    rps_shard_row_locked(shard, place), rows + copied * dim);
         }
         pthread_mutex_unlock(&shard->lock);
         if (place.row == 0) {

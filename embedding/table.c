@@ -89,7 +89,7 @@ rps_table_create_sharded(struct rps_table **table_out,
     table->id = rps_table_id(spec->name);
     table->job_seed = job_seed;
     table->draws = rps_draw_stream(spec->seed, spec->name);
-    table->value_bytes = spec->dim * sizeof(float);
+    table->value_bytes = rps_spec_value_bytes(spec);
     table->slot_floats = rps_spec_slot_floats(spec);
     table->shard_log2 = shard_log2;
     rps_first_value_init(&table->first, spec);
@@ -181,6 +181,23 @@ rps_table_check_keys(const struct rps_table *table, size_t n,
     return RPS_OK;
 }
 
+#define ROUNDED_AT_ONCE 256u
+
+/* Each value becomes the nearest that the type has. */
+static void
+round_to_type(const struct rps_table *table, float *row)
+{
+    const enum rps_value type = table->spec.value_dtype;
+
+    for (size_t at = 0; at < table->spec.dim; at += ROUNDED_AT_ONCE) {
+        const size_t left = table->spec.dim - at;
+        const size_t n = left < ROUNDED_AT_ONCE ? left : ROUNDED_AT_ONCE;
+        uint16_t narrow[ROUNDED_AT_ONCE];
+        (void)table->kernels.narrow[type](narrow, row + at, n);
+        table->kernels.widen[type](row + at, narrow, n);
+    }
+}
+
 void
 rps_table_first_value(const struct rps_table *table, uint64_t key, float *row)
 {
@@ -188,6 +205,9 @@ rps_table_first_value(const struct rps_table *table, uint64_t key, float *row)
 
     rps_first_value_fill(&table->first, key, row, live);
     memset(row + live, 0, (table->spec.dim - live) * sizeof(*row));
+    if (table->spec.value_dtype != RPS_VALUE_F32) {
+        round_to_type(table, row);
+    }
 }
 
 void
@@ -200,6 +220,21 @@ rps_table_default_value(const struct rps_table *table, uint64_t key, float *row)
     }
 }
 
+/* In memory; a short type has exactly what rps_table_first_value() says. */
+static void
+write_first_value(const struct rps_table *table, uint64_t key, char *row)
+{
+    float wide[RPS_DIM_MAX];
+
+    if (table->spec.value_dtype == RPS_VALUE_F32) {
+        rps_table_first_value(table, key, (float *)(void *)row);
+        return;
+    }
+    rps_table_first_value(table, key, wide);
+    (void)table->kernels.narrow[table->spec.value_dtype](
+            row, wide, table->spec.dim);
+}
+
 rps_status
 rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
         uint64_t hash, uint64_t key, bool promised,
@@ -210,7 +245,7 @@ rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
 
     if (status == RPS_OK) {
         char *row = rps_shard_row_locked(shard, *place_out);
-        rps_table_first_value(table, key, (float *)(void *)row);
+        write_first_value(table, key, row);
         rps_slots_fresh(&table->spec, rps_table_slots_at(table, row));
         rps_count(&table->rows, 1);
         rps_count(&table->inserted, 1);
@@ -351,7 +386,7 @@ struct rps_digest
 rps_table_digest(struct rps_table *table)
 {
     struct digesting digesting = {
-            .value_bytes = table->spec.dim * sizeof(float),
+            .value_bytes = rps_table_packed_bytes(table),
             .slot_bytes = table->slot_floats * sizeof(float),
     };
     const rps_status status = rps_table_visit(table, digest_row, &digesting);

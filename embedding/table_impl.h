@@ -9,6 +9,7 @@
 #include "embedding/table.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #define RPS_SHARD_LOG2     6u /* of a table that rps_table_create makes */
 #define RPS_SHARD_LOG2_MAX 12u
@@ -76,6 +77,27 @@ RPS_NODISCARD rps_status rps_table_new_row_locked(struct rps_table *table,
 /** Forget a row; counted. The caller holds `making` too. */
 void rps_table_erase_row_locked(struct rps_table *table,
         struct rps_shard *shard, struct rps_index_place place);
+
+/** The values of the row at `row` as floats. out[dim]. */
+static inline void
+rps_table_read_row(const struct rps_table *table, const char *row, float *out)
+{
+    if (table->spec.value_dtype == RPS_VALUE_F32) {
+        memcpy(out, row, table->spec.dim * sizeof(*out));
+    } else {
+        table->kernels.widen[table->spec.value_dtype](
+                out, row, table->spec.dim);
+    }
+}
+
+/** Bytes of dim values as they are saved: without padding. */
+static inline size_t
+rps_table_packed_bytes(const struct rps_table *table)
+{
+    return table->spec.dim * (table->spec.value_dtype == RPS_VALUE_F32
+                                             ? sizeof(float)
+                                             : sizeof(uint16_t));
+}
 
 /** The slots of a row that lies at `row`. */
 static inline float *

@@ -309,6 +309,47 @@ START_TEST(variance_scaling_becomes_plain_numbers)
 }
 END_TEST
 
+START_TEST(first_values_must_fit_a_short_value_type)
+{
+    rps_table_spec spec = good();
+
+    spec.value_dtype = RPS_VALUE_F16;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.initializer = RPS_INITIALIZER_CONSTANT;
+    spec.initializer_low = 65504.0f;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.initializer_low = 65505.0f;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+    spec.value_dtype = RPS_VALUE_BF16;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.initializer_low = 3.4e38f;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+    spec.value_dtype = RPS_VALUE_F16;
+    spec.initializer = RPS_INITIALIZER_NORMAL;
+    spec.initializer_low = 0.0f;
+    spec.initializer_high = 9000.0f; /* eight deviations are too many */
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+}
+END_TEST
+
+/* The first version let numbers without a part be anything. */
+START_TEST(idle_numbers_of_an_old_spec_go_back_to_their_defaults)
+{
+    rps_table_spec spec;
+    rps_table_spec wanted;
+
+    rps_table_spec_init(&wanted, "a", 4, RPS_OPTIMIZER_SGD);
+    wanted.learning_rate = 0.5f;
+    spec = wanted;
+    spec.beta1 = 0.5f;
+    spec.initial_accumulator = 3.0f;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+    rps_spec_reset_idle(&spec);
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    ck_assert_ptr_null(rps_spec_policy_differs(&spec, &wanted));
+}
+END_TEST
+
 static void
 read_text(const char *text, rps_status wanted, const char *word)
 {
@@ -346,6 +387,28 @@ START_TEST(spec_survives_its_json_form_with_all_bits)
     json_decref(value);
     free(text);
     free(again);
+}
+END_TEST
+
+/* So an old spec and the same one written again have one digest. */
+START_TEST(canonical_json_leaves_later_fields_out_at_their_default)
+{
+    rps_table_spec spec = good();
+    json_t *shown = rps_spec_to_value(&spec);
+    char *text = rps_spec_to_json(&spec);
+
+    ck_assert_ptr_null(strstr(text, "stochastic_rounding"));
+    ck_assert_ptr_null(strstr(text, "admission"));
+    ck_assert_ptr_nonnull(strstr(text, "\"min_used_times\":0"));
+    ck_assert_ptr_nonnull(json_object_get(shown, "admission"));
+    free(text);
+    spec.admission = RPS_ADMISSION_SKETCH;
+    spec.stochastic_rounding = 1;
+    text = rps_spec_to_json(&spec);
+    ck_assert_ptr_nonnull(strstr(text, "\"stochastic_rounding\":1"));
+    ck_assert_ptr_nonnull(strstr(text, "\"admission\":\"sketch\""));
+    free(text);
+    json_decref(shown);
 }
 END_TEST
 
@@ -402,7 +465,10 @@ main(void)
     tcase_add_test(tc, vocabulary_size_is_1_to_a_thousand_million);
     tcase_add_test(tc, what_is_not_built_is_refused_by_name);
     tcase_add_test(tc, numbers_that_are_nan_or_out_of_range_are_refused);
+    tcase_add_test(tc, first_values_must_fit_a_short_value_type);
+    tcase_add_test(tc, idle_numbers_of_an_old_spec_go_back_to_their_defaults);
     tcase_add_test(tc, spec_survives_its_json_form_with_all_bits);
+    tcase_add_test(tc, canonical_json_leaves_later_fields_out_at_their_default);
     tcase_add_test(tc, json_with_a_wrong_field_is_refused_naming_it);
     tcase_add_test(tc, differences_name_identity_and_policy_fields);
     suite_add_tcase(suite, tc);
