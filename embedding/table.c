@@ -28,16 +28,37 @@ create_shards(struct rps_table *table)
     }
     table->shards = shards;
     while (table->shard_count < count) {
-        const rps_status status = rps_shard_init(
-                &table->shards[table->shard_count], &table->arena,
-                table->value_bytes + table->slot_floats * sizeof(float),
-                table->job_seed, SLOT_BITS + table->shard_log2);
+        const rps_status status =
+                rps_shard_init(&table->shards[table->shard_count],
+                        &table->lines, &table->cells,
+                        table->value_bytes + table->slot_floats * sizeof(float),
+                        table->job_seed, SLOT_BITS + table->shard_log2);
         if (status != RPS_OK) {
             return status;
         }
         table->shard_count++;
     }
     return RPS_OK;
+}
+
+/* False: no lock could be made, none was. */
+static bool
+init_memory(struct rps_table *table)
+{
+    rps_budget_init(&table->budget, NULL, 0);
+    if (pthread_mutex_init(&table->making, NULL) != 0) {
+        return false;
+    }
+    if (!rps_arena_init(&table->lines, &table->budget)) {
+        pthread_mutex_destroy(&table->making);
+        return false;
+    }
+    if (!rps_arena_init(&table->cells, &table->budget)) {
+        rps_arena_finish(&table->lines);
+        pthread_mutex_destroy(&table->making);
+        return false;
+    }
+    return true;
 }
 
 rps_status
@@ -59,14 +80,7 @@ rps_table_create_sharded(struct rps_table **table_out,
     if (table == NULL) {
         goto fail;
     }
-    rps_budget_init(&table->budget, NULL, 0);
-    if (pthread_mutex_init(&table->making, NULL) != 0) {
-        free(table);
-        table = NULL;
-        goto fail;
-    }
-    if (!rps_arena_init(&table->arena, &table->budget)) {
-        pthread_mutex_destroy(&table->making);
+    if (!init_memory(table)) {
         free(table);
         table = NULL;
         goto fail;
@@ -111,7 +125,8 @@ rps_table_destroy(struct rps_table *table)
     for (size_t i = 0; i < table->shard_count; i++) {
         rps_shard_finish(&table->shards[i]);
     }
-    rps_arena_finish(&table->arena);
+    rps_arena_finish(&table->lines);
+    rps_arena_finish(&table->cells);
     pthread_mutex_destroy(&table->making);
     free(table->shards);
     free(table);
@@ -243,7 +258,8 @@ rps_table_stats_of(struct rps_table *table, struct rps_table_stats *out)
 {
     *out = (struct rps_table_stats){
             .rows = rps_counted(&table->rows),
-            .bytes = sizeof(*table) + rps_arena_bytes(&table->arena),
+            .bytes = sizeof(*table) + rps_arena_bytes(&table->lines) +
+                     rps_arena_bytes(&table->cells),
             .lookups = rps_counted(&table->lookups),
             .missing = rps_counted(&table->missing),
             .pushes = rps_counted(&table->pushes),

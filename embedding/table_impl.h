@@ -27,7 +27,8 @@ struct rps_table {
     size_t shard_count;
     struct rps_shard *shards; /* [shard_count] */
     struct rps_budget budget;
-    struct rps_arena arena; /* of all shards */
+    struct rps_arena lines; /* memory of all shards' indexes */
+    struct rps_arena cells; /* and of their rows */
 
     /* taken before any shard's lock: by who makes rows in advance (room.h)
      * and by who erases rows */
