@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define LINE_BYTES      ((size_t)64)
-#define CHUNK_BYTES_MAX ((size_t)256 << 10)
+#define CHUNK_BYTES_MAX ((size_t)128 << 10)
 
 /* Padded to whole cache lines where that costs at most an eighth. */
 static size_t

@@ -269,6 +269,10 @@ is_within_budget(struct slice *slice)
     const struct rps_upkeep *upkeep = slice->upkeep;
 
     if (excess_of(slice->table) > 0) {
+        rps_arena_trim(&slice->table->lines);
+        rps_arena_trim(&slice->table->cells);
+    }
+    if (excess_of(slice->table) > 0) {
         if (used_bytes(slice->table) < upkeep->used) {
             enter(slice, PHASE_COMPACT);
             return false;
@@ -354,7 +358,10 @@ rps_table_evict(struct rps_table *table, struct rps_now now,
     before = used_bytes(table);
     while (rps_table_maintain(table, now, PASS_LINES, report)) {
     }
+    rps_arena_trim(&table->lines);
+    rps_arena_trim(&table->cells);
     report->bytes_before = before;
+    report->bytes_after = used_bytes(table);
 }
 
 void
