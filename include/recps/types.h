@@ -105,8 +105,7 @@ enum rps_admission {
  *
  * Identity (a second request with another value is MISMATCH): name, dim,
  * value_dtype, optimizer, initializer*, seed, dense_elements. The rest is
- * policy, which another request cannot change either (ALTER_TABLE will; it is
- * not built yet).
+ * policy: a second request cannot change it either, ALTER_TABLE does.
  */
 typedef struct rps_table_spec {
     uint32_t struct_bytes; /**< set by _init; tells versions apart */
