@@ -90,10 +90,7 @@ rps_admit_prepare(struct rps_table *table)
     const bool sketch = !rps_admits_all(table) && uses_sketch(table);
 
     if (sketch && table->sketch == NULL) {
-        table->sketch = rps_sketch_create(&table->budget,
-                table->spec.memory_limit == 0
-                        ? UINT64_MAX
-                        : table->spec.memory_limit / LIMIT_SHARE);
+        table->sketch = rps_sketch_create(&table->budget);
         if (table->sketch == NULL) {
             return RPS_E_NOMEM;
         }

@@ -15,29 +15,32 @@
 /* A region of each arena, one more for what is smaller than a page, and the
  * first rows of every shard. */
 static uint64_t
-least_limit(const struct rps_table *table)
+least_limit(const struct rps_table *table, const rps_table_spec *spec)
 {
     const size_t stride = table->shards[0].rows.stride;
     const uint64_t rows =
             (uint64_t)table->shard_count * CHUNKS_EACH * RPS_ROWS_FIRST;
+    const bool sketch =
+            spec->admission == RPS_ADMISSION_SKETCH && spec->min_used_times > 1;
 
     return (rows * stride + RPS_REGION_BYTES - 1) / RPS_REGION_BYTES *
                    RPS_REGION_BYTES +
-           3 * RPS_REGION_BYTES;
+           3 * RPS_REGION_BYTES + (sketch ? RPS_SKETCH_BUDGET_BYTES : 0);
 }
 
 rps_status
 rps_table_check_limit(const struct rps_table *table, const rps_table_spec *spec,
         struct rps_error *error)
 {
-    const uint64_t least = least_limit(table);
+    const uint64_t least = least_limit(table, spec);
 
     if (spec->memory_limit == 0 || spec->memory_limit >= least) {
         return RPS_OK;
     }
     return rps_fail(error, RPS_E_INVAL,
             "table %s: memory_limit is %" PRIu64
-            " bytes: rows of this size need %" PRIu64 " at least (0: no limit)",
+            " bytes: a table like this needs %" PRIu64
+            " at least (0: no limit)",
             spec->name, spec->memory_limit, least);
 }
 

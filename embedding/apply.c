@@ -159,7 +159,7 @@ find_burst_locked(struct apply *apply, size_t shard_index, size_t start,
             moved |= created[i];
         }
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && (moved || apply->room.made != NULL); i++) {
         if (moved && (places[i].row != 0 || created[i])) {
             places[i] = rps_index_find(
                     &shard->index, combined[i].hash, combined[i].key);

@@ -211,6 +211,8 @@ rps_hot_top(struct rps_hot *hot, size_t max, struct rps_hot_key *out)
     while (used > 0 && sorted[used - 1].count == 0) {
         used--; /* faded */
     }
-    memcpy(out, sorted, used * sizeof(*out));
+    if (used > 0) {
+        memcpy(out, sorted, used * sizeof(*out));
+    }
     return used;
 }

@@ -29,7 +29,6 @@ struct rps_sketch {
     pthread_mutex_t locks[LOCK_COUNT];  /* by slot mod LOCK_COUNT */
     struct slot *slots[RPS_SLOT_COUNT]; /* its lock; NULL: all zeros */
     struct rps_budget *budget;
-    uint64_t bytes_max;
     _Atomic uint64_t bytes; /* read without a lock: a sum, so relaxed */
 };
 
@@ -39,28 +38,8 @@ rps_sketch_bytes(struct rps_sketch *sketch)
     return atomic_load_explicit(&sketch->bytes, memory_order_relaxed);
 }
 
-static bool
-take_bytes(struct rps_sketch *sketch, uint64_t bytes)
-{
-    /* threads side by side may go beyond it by a slot each: no matter */
-    if (rps_sketch_bytes(sketch) + bytes > sketch->bytes_max ||
-            (sketch->budget != NULL &&
-                    !rps_budget_take(sketch->budget, bytes))) {
-        return false;
-    }
-    atomic_fetch_add_explicit(&sketch->bytes, bytes, memory_order_relaxed);
-    return true;
-}
-
-static void
-give_bytes(struct rps_sketch *sketch, uint64_t bytes)
-{
-    rps_budget_give(sketch->budget, bytes);
-    atomic_fetch_sub_explicit(&sketch->bytes, bytes, memory_order_relaxed);
-}
-
 struct rps_sketch *
-rps_sketch_create(struct rps_budget *budget, uint64_t bytes_max)
+rps_sketch_create(struct rps_budget *budget)
 {
     struct rps_sketch *sketch = calloc(1, sizeof(*sketch));
     unsigned made = 0;
@@ -69,13 +48,14 @@ rps_sketch_create(struct rps_budget *budget, uint64_t bytes_max)
         return NULL;
     }
     sketch->budget = budget;
-    sketch->bytes_max = UINT64_MAX; /* the list is always taken */
     while (made < LOCK_COUNT &&
             pthread_mutex_init(&sketch->locks[made], NULL) == 0) {
         made++;
     }
-    if (made == LOCK_COUNT && take_bytes(sketch, sizeof(*sketch))) {
-        sketch->bytes_max = bytes_max;
+    if (made == LOCK_COUNT &&
+            (budget == NULL ||
+                    rps_budget_take(budget, RPS_SKETCH_BUDGET_BYTES))) {
+        sketch->bytes = sizeof(*sketch);
         return sketch;
     }
     while (made > 0) {
@@ -97,7 +77,7 @@ rps_sketch_destroy(struct rps_sketch *sketch)
     for (unsigned i = 0; i < LOCK_COUNT; i++) {
         pthread_mutex_destroy(&sketch->locks[i]);
     }
-    rps_budget_give(sketch->budget, rps_sketch_bytes(sketch));
+    rps_budget_give(sketch->budget, RPS_SKETCH_BUDGET_BYTES);
     free(sketch);
 }
 
@@ -112,6 +92,10 @@ unlock_slot(struct rps_sketch *sketch, uint32_t slot)
 {
     pthread_mutex_unlock(&sketch->locks[slot % LOCK_COUNT]);
 }
+
+_Static_assert(sizeof(struct rps_sketch) + RPS_SLOT_COUNT * SLOT_BYTES <=
+                       RPS_SKETCH_BUDGET_BYTES,
+        "all slots are in the budget");
 
 static uint8_t *
 cell_of(struct slot *slot, uint64_t hash, unsigned row)
@@ -146,14 +130,15 @@ rps_sketch_get(struct rps_sketch *sketch, uint64_t hash)
     return count;
 }
 
-/* NULL: no memory, or no room for it. */
+/* NULL: no memory. */
 static struct slot *
 need_slot_locked(struct rps_sketch *sketch, uint32_t slot)
 {
-    if (sketch->slots[slot] == NULL && take_bytes(sketch, SLOT_BYTES)) {
+    if (sketch->slots[slot] == NULL) {
         sketch->slots[slot] = calloc(1, SLOT_BYTES);
-        if (sketch->slots[slot] == NULL) {
-            give_bytes(sketch, SLOT_BYTES);
+        if (sketch->slots[slot] != NULL) {
+            atomic_fetch_add_explicit(
+                    &sketch->bytes, SLOT_BYTES, memory_order_relaxed);
         }
     }
     return sketch->slots[slot];
@@ -164,7 +149,7 @@ drop_slot_locked(struct rps_sketch *sketch, uint32_t slot)
 {
     free(sketch->slots[slot]);
     sketch->slots[slot] = NULL;
-    give_bytes(sketch, SLOT_BYTES);
+    atomic_fetch_sub_explicit(&sketch->bytes, SLOT_BYTES, memory_order_relaxed);
 }
 
 /* True: something is left. */

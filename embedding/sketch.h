@@ -35,19 +35,19 @@
 
 struct rps_sketch;
 
-/**
- * NULL: no memory. What it takes comes from the budget (NULL: no limit), and
- * is bytes_max at most, but for the list of slots.
- */
-struct rps_sketch *rps_sketch_create(
-        struct rps_budget *budget, uint64_t bytes_max);
+/* Taken from the budget at once, so that no slot is without cells later:
+ * keys that are not counted would never be admitted. */
+#define RPS_SKETCH_BUDGET_BYTES ((uint64_t)33 << 20)
+
+/** NULL: no memory, or the budget (NULL: no limit) has no room for it. */
+struct rps_sketch *rps_sketch_create(struct rps_budget *budget);
 void rps_sketch_destroy(struct rps_sketch *sketch);
 
 uint32_t rps_sketch_get(struct rps_sketch *sketch, uint64_t hash);
 
 /**
- * Count n >= 1 more and return the new count. Cannot fail: without memory or
- * budget for its slot a key is not counted.
+ * Count n >= 1 more and return the new count. Cannot fail: where the system
+ * has no memory for its slot a key is not counted, this time.
  */
 uint32_t rps_sketch_add(struct rps_sketch *sketch, uint64_t hash, uint64_t n);
 
@@ -56,7 +56,7 @@ void rps_sketch_age(struct rps_sketch *sketch, uint32_t slot);
 
 uint64_t rps_sketch_bytes(struct rps_sketch *sketch);
 
-/** One cell, by slot * RPS_SKETCH_CELLS + cell. False: no memory or budget. */
+/** One cell, by slot * RPS_SKETCH_CELLS + cell. False: no memory. */
 bool rps_sketch_set_cell(struct rps_sketch *sketch, uint64_t id, uint8_t count);
 
 /**

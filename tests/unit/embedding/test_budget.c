@@ -35,7 +35,7 @@ START_TEST(a_limit_that_is_too_small_names_the_least_one)
     ck_assert_ptr_null(table);
     ck_assert_ptr_nonnull(strstr(error.text, "memory_limit is 1 bytes"));
     ck_assert_int_eq(
-            sscanf(strstr(error.text, "need "), "need %" SCNu64, &least), 1);
+            sscanf(strstr(error.text, "needs "), "needs %" SCNu64, &least), 1);
     spec.memory_limit = least - 1;
     ck_assert_int_eq(rps_table_create(&table, &spec, 0, &error), RPS_E_INVAL);
     spec.memory_limit = least;
