@@ -158,6 +158,7 @@ rps_table_lookup(struct rps_table *table, const struct rps_read *read,
 
     lookup.table = table;
     lookup.row_bytes = table->value_bytes;
+    lookup.gather = table->kernels.gather[table->spec.value_dtype];
     lookup.stride = stride;
     for (size_t done = 0; done < read->count; done += lookup.batch.count) {
         const size_t left = read->count - done;
