@@ -68,15 +68,6 @@ bench_payload_bytes(const rps_table_spec *spec)
            sizeof(float) * rps_spec_slot_floats(spec);
 }
 
-uint64_t
-bench_index_bytes(
-        const struct rps_table_stats *stats, const rps_table_spec *spec)
-{
-    const uint64_t payload = stats->rows * bench_payload_bytes(spec);
-
-    return stats->bytes > payload ? stats->bytes - payload : 0;
-}
-
 rps_status
 bench_fill(struct rps_table *table, const struct bench_keyset *set,
         uint64_t first, uint64_t n, struct bench_batch *batch,
@@ -146,7 +137,7 @@ make_table(struct bench_fixture *fixture)
                 grown / (double)rows -
                 (double)bench_payload_bytes(&fixture->spec);
         report->table_bytes = (double)stats.bytes;
-        report->index_bytes = (double)bench_index_bytes(&stats, &fixture->spec);
+        report->index_bytes = (double)stats.index_bytes;
         if (stats.rows != rows) {
             status = rps_fail(&report->error, RPS_E_CORRUPT,
                     "wrong answer: the table has %llu rows, not %llu",

@@ -76,10 +76,6 @@ rps_status bench_fixture_check_all(
 /** Payload of a row: dim values and f32 slots. */
 size_t bench_payload_bytes(const rps_table_spec *spec);
 
-/** Bytes of the table's index, by its own account. */
-uint64_t bench_index_bytes(
-        const struct rps_table_stats *stats, const rps_table_spec *spec);
-
 /** Rows first..first + n - 1 of the set, with their pattern. */
 rps_status bench_fill(struct rps_table *table, const struct bench_keyset *set,
         uint64_t first, uint64_t n, struct bench_batch *batch,
