@@ -261,9 +261,9 @@ set_option(struct bench_table_args *args, int option, const char *value)
                        : refuse("--seconds", value,
                                  "a number above 0, at most 86400");
     case 'S':
-        return rps_parse_u64(value, &args->seed)
+        return rps_parse_u64(value, &args->seed) && args->seed <= INT64_MAX
                        ? 0
-                       : refuse("--seed", value, "a whole number below 2^64");
+                       : refuse("--seed", value, "a whole number below 2^63");
     case 'p':
         return set_peers(args, value);
     case 'z':
