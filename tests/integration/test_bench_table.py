@@ -106,6 +106,11 @@ def test_a_sweep_has_a_point_a_size_and_dim():
     assert result["overhead_max"] == pytest.approx(max(each))
 
 
+def test_memory_says_what_dropped_tables_leave():
+    result = figures("--memory", "--rows", 5000, "--batch", 100)
+    assert isinstance(result["drop_rss_growth_bytes"], float)
+
+
 def test_people_get_a_table_and_progress_apart():
     run = table(*SMALL, "--peers", "off")
     assert run.returncode == 0
