@@ -2,6 +2,7 @@
 /* The rules of a table's spec: what is out of range is named with its value
  * and what is allowed. */
 #include "base/spec.h"
+#include "base/spec_fields.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -304,34 +305,6 @@ check_value(const rps_table_spec *spec, struct rps_error *error)
             0, spec->value_dtype != RPS_VALUE_F32, error);
 }
 
-/* Legal values that this build does not do are refused, not ignored. */
-static rps_status
-check_built(const rps_table_spec *spec, struct rps_error *error)
-{
-    const struct {
-        const char *field;
-        bool wanted;
-    } absent[] = {
-            {"admission", spec->admission != RPS_ADMISSION_EXACT},
-            {"min_used_times", spec->min_used_times != 0},
-            {"max_cold_secs", spec->max_cold_secs != 0},
-            {"max_cold_steps", spec->max_cold_steps != 0},
-            {"keep_min_rows", spec->keep_min_rows != 0},
-            {"memory_limit", spec->memory_limit != 0},
-            {"on_full", spec->on_full != RPS_ON_FULL_REFUSE},
-    };
-
-    for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
-        if (absent[i].wanted) {
-            return rps_fail(error, RPS_E_UNSUPPORTED,
-                    "table %s: %s other than its default is not built in "
-                    "this version",
-                    spec->name, absent[i].field);
-        }
-    }
-    return RPS_OK;
-}
-
 static rps_status
 check_enums(const rps_table_spec *spec, struct rps_error *error)
 {
@@ -356,7 +329,7 @@ rps_table_spec_check(const rps_table_spec *spec, char *why, size_t why_bytes)
     rps_status (*const all[])(const rps_table_spec *, struct rps_error *) = {
             check_name, check_enums, check_shape, check_numbers,
             check_optimizer, check_initializer, check_value, check_first_values,
-            check_built};
+            rps_spec_check_policy};
     rps_status status = RPS_OK;
 
     if (spec->struct_bytes != sizeof(*spec)) {

@@ -16,6 +16,7 @@ rps_shard_init(struct rps_shard *shard, struct rps_arena *lines,
     }
     shard->reserved = 0;
     rps_rows_init(&shard->rows, cells, row_bytes);
+    rps_counts_init(&shard->counts, job_seed, cells->budget);
     status = rps_index_init(&shard->index, lines, job_seed, skip);
     if (status != RPS_OK) {
         rps_shard_finish(shard);
@@ -29,6 +30,7 @@ rps_shard_finish(struct rps_shard *shard)
     assert(shard->reserved == 0);
     rps_index_finish(&shard->index);
     rps_rows_finish(&shard->rows);
+    rps_counts_finish(&shard->counts);
     pthread_mutex_destroy(&shard->lock);
 }
 

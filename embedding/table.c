@@ -5,6 +5,8 @@
  */
 #include "base/hash.h"
 #include "base/spec.h"
+#include "embedding/admit.h"
+#include "embedding/alter.h"
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
 #include "embedding/table_impl.h"
@@ -41,24 +43,34 @@ create_shards(struct rps_table *table)
     return RPS_OK;
 }
 
-/* False: no lock could be made, none was. */
+static void
+finish_memory(struct rps_table *table)
+{
+    rps_arena_finish(&table->cells);
+    rps_arena_finish(&table->lines);
+    pthread_mutex_destroy(&table->marks.lock);
+    pthread_mutex_destroy(&table->making);
+}
+
+/* False: none of them is there. */
 static bool
 init_memory(struct rps_table *table)
 {
-    rps_budget_init(&table->budget, NULL, 0);
+    rps_budget_init(&table->budget, NULL, 0); /* the limit: when checked */
     if (pthread_mutex_init(&table->making, NULL) != 0) {
         return false;
     }
-    if (!rps_arena_init(&table->lines, &table->budget)) {
-        pthread_mutex_destroy(&table->making);
-        return false;
+    if (pthread_mutex_init(&table->marks.lock, NULL) == 0) {
+        if (rps_arena_init(&table->lines, &table->budget)) {
+            if (rps_arena_init(&table->cells, &table->budget)) {
+                return true;
+            }
+            rps_arena_finish(&table->lines);
+        }
+        pthread_mutex_destroy(&table->marks.lock);
     }
-    if (!rps_arena_init(&table->cells, &table->budget)) {
-        rps_arena_finish(&table->lines);
-        pthread_mutex_destroy(&table->making);
-        return false;
-    }
-    return true;
+    pthread_mutex_destroy(&table->making);
+    return false;
 }
 
 rps_status
@@ -94,7 +106,19 @@ rps_table_create_sharded(struct rps_table **table_out,
     table->shard_log2 = shard_log2;
     rps_first_value_init(&table->first, spec);
     rps_kernels_init(&table->kernels, rps_isa_detect());
-    if (create_shards(table) != RPS_OK) {
+    table->hot = rps_hot_create();
+    status = create_shards(table);
+    if (status == RPS_OK) {
+        status = rps_table_check_limit(table, spec, error);
+    }
+    if (status == RPS_E_INVAL) {
+        rps_table_destroy(table);
+        return status;
+    }
+    atomic_store_explicit(
+            &table->budget.limit, spec->memory_limit, memory_order_relaxed);
+    if (table->hot == NULL || status != RPS_OK ||
+            rps_admit_prepare(table) != RPS_OK) {
         goto fail;
     }
     *table_out = table;
@@ -125,9 +149,9 @@ rps_table_destroy(struct rps_table *table)
     for (size_t i = 0; i < table->shard_count; i++) {
         rps_shard_finish(&table->shards[i]);
     }
-    rps_arena_finish(&table->lines);
-    rps_arena_finish(&table->cells);
-    pthread_mutex_destroy(&table->making);
+    rps_admit_finish(table);
+    rps_hot_destroy(table->hot);
+    finish_memory(table);
     free(table->shards);
     free(table);
 }
@@ -144,11 +168,16 @@ rps_table_id_of(const struct rps_table *table)
     return table->id;
 }
 
-void
-rps_table_set_policy(struct rps_table *table, const rps_table_spec *spec)
+size_t
+rps_table_hot_keys(struct rps_table *table, size_t max, struct rps_hot_key *out)
 {
-    assert(rps_spec_identity_differs(&table->spec, spec) == NULL);
-    table->spec = *spec;
+    const size_t n = rps_hot_top(table->hot, max, out);
+
+    for (size_t i = 0; i < n; i++) {
+        out[i].count *= RPS_HOT_SAMPLE;
+        out[i].error *= RPS_HOT_SAMPLE;
+    }
+    return n;
 }
 
 size_t
@@ -262,6 +291,14 @@ rps_table_erase_row_locked(struct rps_table *table, struct rps_shard *shard,
 }
 
 void
+rps_table_note_erased(struct rps_table *table)
+{
+    /* relaxed: the shard's lock orders it for whoever misses the row */
+    atomic_store_explicit(&table->erased_at, rps_counted(&table->newest) + 1,
+            memory_order_relaxed);
+}
+
+void
 rps_table_note_step(struct rps_table *table, uint64_t step)
 {
     uint64_t newest = rps_counted(&table->newest);
@@ -293,17 +330,24 @@ rps_table_stats_of(struct rps_table *table, struct rps_table_stats *out)
 {
     *out = (struct rps_table_stats){
             .rows = rps_counted(&table->rows),
-            .bytes = sizeof(*table) + rps_arena_bytes(&table->lines) +
+            .bytes = sizeof(*table) + rps_hot_bytes() +
+                     rps_arena_bytes(&table->lines) +
                      rps_arena_bytes(&table->cells),
             .lookups = rps_counted(&table->lookups),
             .missing = rps_counted(&table->missing),
             .pushes = rps_counted(&table->pushes),
             .inserted = rps_counted(&table->inserted),
             .nonfinite = rps_counted(&table->nonfinite),
+            .unadmitted = rps_counted(&table->unadmitted),
+            .dropped = rps_counted(&table->dropped),
+            .erased = rps_counted(&table->erased),
+            .evicted_cold = rps_counted(&table->evicted_cold),
+            .evicted_full = rps_counted(&table->evicted_full),
     };
     for (size_t i = 0; i < table->shard_count; i++) {
         add_shard(&table->shards[i], out);
     }
+    rps_admit_stats(table, out);
 }
 
 struct visitor {
