@@ -61,6 +61,23 @@ check_dense(const rps_table_spec *spec, struct rps_error *error)
             spec->name, field, spec->dense_elements);
 }
 
+/* What a row missed is counted in steps, from its last push. */
+static rps_status
+check_catchup(const rps_table_spec *spec, struct rps_error *error)
+{
+    if (spec->max_cold_secs == 0 ||
+            (spec->optimizer != RPS_OPTIMIZER_ADAM_CATCHUP &&
+                    spec->optimizer != RPS_OPTIMIZER_ADAMW_CATCHUP)) {
+        return RPS_OK;
+    }
+    return rps_fail(error, RPS_E_INVAL,
+            "table %s: max_cold_secs is %" PRIu64
+            ", but optimizer %s counts the steps since a row's last push: use "
+            "max_cold_steps",
+            spec->name, spec->max_cold_secs,
+            rps_optimizer_str(spec->optimizer));
+}
+
 rps_status
 rps_spec_check_policy(const rps_table_spec *spec, struct rps_error *error)
 {
@@ -73,6 +90,9 @@ rps_spec_check_policy(const rps_table_spec *spec, struct rps_error *error)
                 " and max_cold_steps is %" PRIu64
                 ": only one of them can be set",
                 spec->name, spec->max_cold_secs, spec->max_cold_steps);
+    }
+    if (status == RPS_OK) {
+        status = check_catchup(spec, error);
     }
     return status == RPS_OK ? check_dense(spec, error) : status;
 }

@@ -78,8 +78,7 @@ segments_locked(struct rps_table *table, struct rps_shard *shard, size_t *lines)
             spend(lines, before);
         } else if (is_high(&segment->run, upkeep->high_lines)) {
             if (!rps_index_move(index, segment)) {
-                upkeep->high_lines =
-                        RPS_REGION_NONE; /* there is no lower place */
+                upkeep->high_lines = RPS_REGION_NONE; /* no lower place */
             }
             spend(lines, before);
         }
@@ -243,7 +242,7 @@ restart_locked(
 
     go_to(upkeep, STEP_CHUNKS);
     if (rows->chunk_count - rows->gap_count != 1 ||
-            needed >= rows_that_fit(rows) / 4 ||
+            needed >= rows_that_fit(rows) / 8 * 3 ||
             rows_that_fit(rows) <= RPS_ROWS_FIRST) {
         return;
     }

@@ -26,12 +26,12 @@ _Static_assert(RPS_BATCH_KEYS <= UNADMITTED, "a bit is free");
 
 struct lookup {
     struct rps_table *table;
-    size_t row_bytes;       /* that a lookup reads */
-    const uint32_t *counts; /* of the block; NULL: 1 each */
-    bool admission;         /* absent keys are asked about */
+    size_t row_bytes; /* that a lookup reads */
     void (*gather)(float *rows, size_t stride, const uint16_t *positions,
             const void *const *sources, size_t n, size_t dim);
-    float *rows; /* of the block */
+    const uint32_t *counts; /* of the block; NULL: 1 each */
+    bool admission;         /* absent keys are asked about */
+    float *rows;            /* of the block */
     size_t stride;
     size_t absent_count;
     struct rps_batch batch;

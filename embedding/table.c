@@ -43,32 +43,28 @@ create_shards(struct rps_table *table)
     return RPS_OK;
 }
 
-static void
-finish_memory(struct rps_table *table)
-{
-    rps_arena_finish(&table->cells);
-    rps_arena_finish(&table->lines);
-    pthread_mutex_destroy(&table->marks.lock);
-    pthread_mutex_destroy(&table->making);
-}
-
-/* False: none of them is there. */
+/* False: no lock could be made, none was. */
 static bool
 init_memory(struct rps_table *table)
 {
-    rps_budget_init(&table->budget, NULL, 0); /* the limit: when checked */
+    /* the limit is set when it was checked */
+    rps_budget_init(&table->budget, NULL, 0);
     if (pthread_mutex_init(&table->making, NULL) != 0) {
         return false;
     }
-    if (pthread_mutex_init(&table->marks.lock, NULL) == 0) {
-        if (rps_arena_init(&table->lines, &table->budget)) {
-            if (rps_arena_init(&table->cells, &table->budget)) {
-                return true;
-            }
-            rps_arena_finish(&table->lines);
-        }
-        pthread_mutex_destroy(&table->marks.lock);
+    if (pthread_mutex_init(&table->marks.lock, NULL) != 0) {
+        goto no_marks;
     }
+    if (!rps_arena_init(&table->lines, &table->budget)) {
+        goto no_lines;
+    }
+    if (rps_arena_init(&table->cells, &table->budget)) {
+        return true;
+    }
+    rps_arena_finish(&table->lines);
+no_lines:
+    pthread_mutex_destroy(&table->marks.lock);
+no_marks:
     pthread_mutex_destroy(&table->making);
     return false;
 }
@@ -104,6 +100,7 @@ rps_table_create_sharded(struct rps_table **table_out,
     table->value_bytes = rps_spec_value_bytes(spec);
     table->slot_floats = rps_spec_slot_floats(spec);
     table->shard_log2 = shard_log2;
+    table->upkeep.evicted = 1; /* see there */
     rps_first_value_init(&table->first, spec);
     rps_kernels_init(&table->kernels, rps_isa_detect());
     table->hot = rps_hot_create();
@@ -151,7 +148,10 @@ rps_table_destroy(struct rps_table *table)
     }
     rps_admit_finish(table);
     rps_hot_destroy(table->hot);
-    finish_memory(table);
+    rps_arena_finish(&table->lines);
+    rps_arena_finish(&table->cells);
+    pthread_mutex_destroy(&table->marks.lock);
+    pthread_mutex_destroy(&table->making);
     free(table->shards);
     free(table);
 }

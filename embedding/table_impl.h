@@ -39,8 +39,9 @@ struct rps_upkeep {
     uint32_t line;
     double share;        /* of the rows, to be evicted in this pass */
     double carry;        /* of them, to be evicted from the segment at hand */
-    uint64_t evicted;    /* for the budget, in this pass */
-    uint32_t high_lines; /* arena regions from here on: to be emptied */
+    uint64_t evicted;    /* by the last turn of the budget; before it 1 */
+    uint64_t used;       /* bytes when compaction began */
+    uint32_t high_lines; /* regions from here on are to be emptied */
     uint32_t high_cells;
     uint64_t aged; /* tick when counts were last halved */
     bool draining; /* chunks of the shard are drained */
