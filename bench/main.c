@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recps-bench: arguments, and which benchmark on which transport. */
+#include "bench/table/main.h"
+
 #include "base/text.h"
 #include "bench/bench.h"
 
@@ -11,6 +13,8 @@
 
 static const char usage[] =
         "usage: recps-bench [lookup|push] [OPTION...]\n"
+        "       recps-bench table [OPTION...]   (the engine alone; table "
+        "--help)\n"
         "\n"
         "Times lookups or pushes (both without a word) of random rows, in\n"
         "process and over TCP to a recpsd that it starts, and checks every\n"
@@ -124,7 +128,8 @@ read_args(struct plan *plan, int argc, char **argv)
     }
     for (int i = optind; i < argc; i++) {
         if (strcmp(argv[i], "lookup") != 0 && strcmp(argv[i], "push") != 0) {
-            return refuse("benchmark", argv[i], "must be lookup or push");
+            return refuse("benchmark", argv[i],
+                    "must be lookup or push, or table as the first word");
         }
         plan->names[argv[i][0] == 'p'] = true;
     }
@@ -175,8 +180,14 @@ main(int argc, char **argv)
     size_t count = 0;
     struct rps_error error = {.text = ""};
     rps_status status = RPS_OK;
-    const int code = read_args(&plan, argc, argv);
+    int code = 0;
 
+    if (argc > 1 && strcmp(argv[1], "table") == 0) {
+        static char name[] = "recps-bench table";
+        argv[1] = name; /* what getopt's messages start with */
+        return bench_table_main(argc - 1, argv + 1);
+    }
+    code = read_args(&plan, argc, argv);
     if (code != 0) {
         return code;
     }

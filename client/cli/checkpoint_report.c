@@ -49,10 +49,11 @@ to_json(const struct rps_checkpoint_report *report)
         const struct rps_checkpoint_table_report *table = &report->tables[i];
 
         json_array_append_new(
-                tables, json_pack("{s:s, s:I, s:s, s:b}", "name", table->name,
-                                "rows", (json_int_t)table->rows, "digest",
-                                rps_digest_hex(table->digest, hex), "matches",
-                                (int)table->matches));
+                tables, json_pack("{s:s, s:I, s:I, s:s, s:b}", "name",
+                                table->name, "rows", (json_int_t)table->rows,
+                                "admission", (json_int_t)table->admission,
+                                "digest", rps_digest_hex(table->digest, hex),
+                                "matches", (int)table->matches));
     }
     return json_pack("{s:I, s:I, s:s, s:b, s:o}", "step",
             (json_int_t)report->step, "bytes", (json_int_t)report->bytes,
@@ -63,9 +64,9 @@ to_json(const struct rps_checkpoint_report *report)
 static bool
 print_text(const struct rps_checkpoint_report *report)
 {
-    struct rps_table_print print = {.columns = 4,
-            .titles = {"table", "rows", "digest", ""},
-            .right = {false, true, false, false}};
+    struct rps_table_print print = {.columns = 5,
+            .titles = {"table", "rows", "counts", "digest", ""},
+            .right = {false, true, true, false, false}};
     char hex[RPS_DIGEST_HEX_BYTES];
     char size[32];
 
@@ -74,6 +75,7 @@ print_text(const struct rps_checkpoint_report *report)
 
         rps_table_print_cell(&print, "%s", table->name);
         rps_table_print_cell(&print, "%" PRIu64, table->rows);
+        rps_table_print_cell(&print, "%" PRIu64, table->admission);
         rps_table_print_cell(&print, "%s", rps_digest_hex(table->digest, hex));
         rps_table_print_cell(&print, "%s",
                 table->matches ? "ok" : "DIFFERS from the manifest");

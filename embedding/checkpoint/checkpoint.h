@@ -130,6 +130,7 @@ rps_status rps_checkpoint_restore(const struct rps_restore *restore,
 struct rps_checkpoint_table_report {
     char name[RPS_NAME_BYTES_MAX + 1];
     uint64_t rows;
+    uint64_t admission;       /* counts of keys without a row: in no digest */
     struct rps_digest digest; /* recomputed from the files */
     bool matches;             /* equals the manifest's */
 };

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/spec.h"
 #include "base/text.h"
+#include "embedding/checkpoint/admission.h"
 #include "embedding/checkpoint/checkpoint.h"
 #include "embedding/checkpoint/layout.h"
 #include "embedding/checkpoint/values.h"
@@ -141,16 +142,25 @@ open_writers(struct table_save *save, const struct rps_checkpoint_id *id,
     return RPS_OK;
 }
 
+/* "admission" is there only where there are counts, so that a table without
+ * them is one that the first version reads. */
 static json_t *
-table_entry(const struct table_save *save, uint64_t pushes)
+table_entry(const struct table_save *save, uint64_t pushes, uint64_t admission)
 {
     char hex[RPS_DIGEST_HEX_BYTES];
     char text[24];
+    json_t *entry;
 
     snprintf(text, sizeof(text), "%" PRIu64, pushes);
-    return json_pack("{s:o, s:I, s:s, s:s}", "spec",
+    entry = json_pack("{s:o, s:I, s:s, s:s}", "spec",
             rps_spec_to_canonical(save->spec), "rows", (json_int_t)save->rows,
             "digest", rps_digest_hex(save->digest, hex), "pushes", text);
+    if (admission > 0 && json_object_set_new(entry, "admission",
+                                 json_integer((json_int_t)admission)) != 0) {
+        json_decref(entry);
+        return NULL;
+    }
+    return entry;
 }
 
 static rps_status
@@ -178,6 +188,7 @@ save_table(const struct rps_checkpoint_id *id, const char *folder,
 {
     struct table_save save = {.error = error};
     struct rps_table_stats stats;
+    uint64_t admission = 0;
     char *path = NULL;
     rps_status status = RPS_E_NOMEM;
 
@@ -202,11 +213,16 @@ save_table(const struct rps_checkpoint_id *id, const char *folder,
                 &save, table, stats.rows, json_object_get(part, "files"));
     }
     if (status == RPS_OK) {
+        status = rps_ckpt_admission_save(id, folder, store, table,
+                json_object_get(part, "files"), &admission, error);
+    }
+    if (status == RPS_OK) {
         status = rps_dir_sync(path, error);
     }
     if (status == RPS_OK &&
             json_object_set_new(json_object_get(part, "tables"),
-                    save.spec->name, table_entry(&save, stats.pushes)) != 0) {
+                    save.spec->name,
+                    table_entry(&save, stats.pushes, admission)) != 0) {
         status = rps_fail(error, RPS_E_NOMEM, "%s: no memory", path);
     }
 out:

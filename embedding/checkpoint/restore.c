@@ -5,6 +5,7 @@
  */
 #include "base/hash.h"
 #include "base/spec.h"
+#include "embedding/checkpoint/admission.h"
 #include "embedding/checkpoint/checkpoint.h"
 #include "embedding/checkpoint/manifest.h"
 #include "embedding/checkpoint/scan.h"
@@ -84,6 +85,32 @@ assign_batch(
             rps_table_spec_of(sink->table)->name, cause.text);
 }
 
+/* Counts go where their keys' rows would go. */
+static rps_status
+restore_counts(
+        void *context, struct rps_ckpt_counts *counts, struct rps_error *error)
+{
+    const struct sink *sink = context;
+    const struct rps_restore *how = sink->r->how;
+    struct rps_error cause = {""};
+    size_t kept = 0;
+    rps_status status;
+
+    for (size_t i = 0; i < counts->n; i++) {
+        if (how->owns(how->context, (uint64_t)counts->slots[i] << 52)) {
+            counts->entries[kept++] = counts->entries[i];
+        }
+    }
+    status = rps_table_restore_admission(
+            sink->table, kept, counts->entries, &cause);
+    if (status == RPS_OK) {
+        return RPS_OK;
+    }
+    return rps_fail(error, status == RPS_E_INVAL ? RPS_E_CORRUPT : status,
+            "%s: table %s: %s", sink->r->folder.path,
+            rps_table_spec_of(sink->table)->name, cause.text);
+}
+
 /* Does this PS own any slot of the part? */
 static bool
 part_matters(const struct restore *r, const struct rps_ckpt_part *part)
@@ -138,6 +165,9 @@ read_rows(const struct restore *r, struct rps_table *table, uint64_t *rows,
         }
         scan.table = &part->tables[at];
         status = rps_ckpt_scan_table(&scan, error);
+        if (status == RPS_OK) {
+            status = rps_ckpt_admission_scan(&scan, restore_counts, error);
+        }
         if (status != RPS_OK) {
             return status;
         }

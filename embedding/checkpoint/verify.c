@@ -5,6 +5,7 @@
  */
 #include "base/spec.h"
 #include "base/text.h"
+#include "embedding/checkpoint/admission.h"
 #include "embedding/checkpoint/checkpoint.h"
 #include "embedding/checkpoint/fields.h"
 #include "embedding/checkpoint/layout.h"
@@ -63,6 +64,17 @@ add_batch(void *context, struct rps_ckpt_batch *batch, struct rps_error *error)
     return RPS_OK;
 }
 
+static rps_status
+pass_counts(
+        void *context, struct rps_ckpt_counts *counts, struct rps_error *error)
+{
+    struct sum *sum = context;
+
+    (void)error;
+    advance(sum->v, counts->file_bytes);
+    return RPS_OK;
+}
+
 static bool
 same_digest(struct rps_digest a, struct rps_digest b)
 {
@@ -81,6 +93,9 @@ verify_part_table(struct verify *v, const struct rps_ckpt_part *part,
             &v->folder, part, table, v->manifest.job_seed, add_batch, &sum};
     rps_status status = rps_ckpt_scan_table(&scan, error);
 
+    if (status == RPS_OK) {
+        status = rps_ckpt_admission_scan(&scan, pass_counts, error);
+    }
     if (status != RPS_OK) {
         return status;
     }
@@ -108,6 +123,7 @@ verify_table(struct verify *v, const struct rps_ckpt_table *table,
 
         if (at < part->table_count) {
             out->rows += part->tables[at].rows;
+            out->admission += part->tables[at].admission;
             status = verify_part_table(
                     v, part, &part->tables[at], &out->digest, error);
         }

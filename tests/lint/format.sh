@@ -16,4 +16,4 @@ if [ -z "$tool" ]; then
     exit 77
 fi
 find include base conf proto embedding server client bench tests \
-    -name '*.[ch]' | sort | xargs "$tool" --dry-run -Werror
+    \( -name '*.[ch]' -o -name '*.cc' \) | sort | xargs "$tool" --dry-run -Werror

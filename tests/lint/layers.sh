@@ -34,7 +34,7 @@ BEGIN {
     any = any "embedding/checkpoint server server/daemon client client/worker "
     any = any "client/cli"
     rule("bench", any)
-    rule("tests", any)
+    rule("tests", any " bench")
 }
 {
     split($0, part, "\t")

@@ -8,6 +8,7 @@
 
 #include <check.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,21 +20,32 @@ static const uint64_t special_keys[] = {0, 1, UINT64_MAX, UINT64_MAX - 1,
         (uint64_t)INT64_MAX, (uint64_t)INT64_MAX + 1, 0x00ff00ff00ff00ffu};
 #define SPECIAL_COUNT (sizeof(special_keys) / sizeof(special_keys[0]))
 
-/** Tables, and how many rows job_fill() gives them. */
+/** Tables, and how many rows and counts job_fill() gives them. */
 static const struct {
     const char *name;
     uint32_t dim;
     enum rps_optimizer optimizer;
+    enum rps_value type;
     uint64_t rows;
+    uint64_t counted; /* keys without a row, or cells of a sketch */
+    enum rps_admission admission;
 } tables[] = {
-        {"emb", 5, RPS_OPTIMIZER_ADAGRAD, 1500},
-        {"lazy", 3, RPS_OPTIMIZER_ADAM, 700},
-        {"plain", 1, RPS_OPTIMIZER_SGD, 300},
-        {"empty", 4, RPS_OPTIMIZER_ADAGRAD, 0},
-        {"wide", 512, RPS_OPTIMIZER_SGD, 2300},
-        {"w", RPS_DENSE_ROW_FLOATS, RPS_OPTIMIZER_ADAM, 3},
+        {"emb", 5, RPS_OPTIMIZER_ADAGRAD, .rows = 1500, .counted = 5000},
+        {"lazy", 3, RPS_OPTIMIZER_ADAM, .rows = 700},
+        {"plain", 1, RPS_OPTIMIZER_SGD, .rows = 300, .counted = 400,
+                .admission = RPS_ADMISSION_SKETCH},
+        {"empty", 4, RPS_OPTIMIZER_ADAGRAD},
+        {"counted", 2, RPS_OPTIMIZER_ADAGRAD, .counted = 90},
+        {"half", 7, RPS_OPTIMIZER_MOMENTUM, RPS_VALUE_F16, .rows = 900},
+        {"brain", 3, RPS_OPTIMIZER_ROWWISE_ADAGRAD, RPS_VALUE_BF16, .rows = 800,
+                .counted = 100},
+        {"follow", 2, RPS_OPTIMIZER_FTRL, .rows = 50},
+        {"nothing", 5, RPS_OPTIMIZER_ADAMW_CATCHUP, RPS_VALUE_F16},
+        {"wide", 512, RPS_OPTIMIZER_SGD, .rows = 2300},
+        {"w", RPS_DENSE_ROW_FLOATS, RPS_OPTIMIZER_ADAM, .rows = 3},
 };
 #define TABLE_COUNT (sizeof(tables) / sizeof(tables[0]))
+#define CELLS_ALL   ((uint64_t)RPS_SLOT_COUNT * RPS_SKETCH_CELLS)
 
 void
 job_make(struct job *job, const char *dir, uint32_t parts)
@@ -106,6 +118,69 @@ meta_of(uint64_t key)
     return (uint32_t)rps_mix64(key + 5);
 }
 
+/* Element `column` of a row as it lies in memory, 4 or 2 bytes: any finite
+ * bits of the shorter types, so subnormals and -0 too. */
+static uint32_t
+value_bits(size_t table, uint64_t key, uint32_t column)
+{
+    const float value = value_of(table, key, column);
+    const uint32_t exponent =
+            tables[table].type == RPS_VALUE_F16 ? 0x7c00u : 0x7f80u;
+    uint32_t bits;
+
+    if (tables[table].type == RPS_VALUE_F32) {
+        memcpy(&bits, &value, sizeof(bits));
+        return bits;
+    }
+    bits = (uint32_t)rps_mix64(key ^ (column * 6007u + table)) & 0xffffu;
+    return (bits & exponent) == exponent ? bits ^ 0x4000u : bits;
+}
+
+static size_t
+item_bytes(size_t table)
+{
+    return tables[table].type == RPS_VALUE_F32 ? 4 : 2;
+}
+
+/* The number that element 0 is, by the definition of its type. */
+static float
+first_number(size_t table, uint64_t key)
+{
+    uint32_t bits = value_bits(table, key, 0);
+    const int exponent = (int)(bits >> 10 & 31);
+    const float fraction = (float)(bits & 1023) / 1024;
+    float number;
+
+    if (tables[table].type == RPS_VALUE_F16) {
+        number = exponent == 0 ? ldexpf(fraction, -14)
+                               : ldexpf(1 + fraction, exponent - 15);
+        return bits >> 15 == 1 ? -number : number;
+    }
+    bits <<= tables[table].type == RPS_VALUE_BF16 ? 16 : 0;
+    memcpy(&number, &bits, sizeof(number));
+    return number;
+}
+
+/* Count i of a table. */
+static struct rps_admission_count
+count_of(size_t table, uint64_t i)
+{
+    const uint64_t mixed = rps_mix64(~(i * 17 + table));
+    const bool cell = tables[table].admission == RPS_ADMISSION_SKETCH;
+    const uint32_t max = cell ? 255 : 65535;
+    struct rps_admission_count entry = {.id = mixed, .count = max};
+
+    if (!cell && i < SPECIAL_COUNT && tables[table].rows == 0) {
+        entry.id = special_keys[i];
+    } else if (cell) {
+        entry.id = i == 0 ? CELLS_ALL - 1 : mixed % CELLS_ALL;
+    }
+    if (i > 0) {
+        entry.count = 1 + (uint32_t)rps_mix64(entry.id) % max;
+    }
+    return entry;
+}
+
 static rps_table_spec
 spec_of(size_t table)
 {
@@ -114,6 +189,9 @@ spec_of(size_t table)
     rps_table_spec_init(&spec, tables[table].name, tables[table].dim,
             tables[table].optimizer);
     spec.seed = UINT64_MAX - table;
+    spec.value_dtype = tables[table].type;
+    spec.admission = tables[table].admission;
+    spec.min_used_times = tables[table].counted > 0 ? 3 : 0;
     if (strcmp(tables[table].name, "w") == 0) {
         spec.dense_elements = DENSE_ELEMENTS;
         spec.initializer = RPS_INITIALIZER_ZEROS;
@@ -125,18 +203,41 @@ static void
 fill_row(struct rps_table *table, size_t t, uint64_t key)
 {
     const rps_table_spec *spec = rps_table_spec_of(table);
+    const size_t bytes = item_bytes(t);
     uint32_t slot_floats = rps_spec_slot_floats(spec);
-    float *row = calloc(spec->dim + slot_floats, sizeof(*row));
+    char *row = calloc(spec->dim, bytes);
+    float *slots = calloc(slot_floats + 1, sizeof(*slots));
     uint32_t meta = meta_of(key);
 
-    for (uint32_t i = 0; i < spec->dim + slot_floats; i++) {
-        row[i] = value_of(t, key, i);
+    for (uint32_t i = 0; i < spec->dim; i++) {
+        const uint32_t bits = value_bits(t, key, i);
+        memcpy(row + i * bytes, &bits, bytes);
     }
-    ck_assert_int_eq(
-            rps_table_assign(table, 1, &key, row,
-                    slot_floats == 0 ? NULL : row + spec->dim, &meta, NULL),
+    for (uint32_t i = 0; i < slot_floats; i++) {
+        slots[i] = value_of(t, key, spec->dim + i);
+    }
+    ck_assert_int_eq(rps_table_restore_rows(table, 1, &key, row,
+                             slot_floats == 0 ? NULL : slots, &meta, NULL),
             RPS_OK);
     free(row);
+    free(slots);
+}
+
+static void
+fill_counts(
+        const struct job *job, uint32_t part, struct rps_table *table, size_t t)
+{
+    for (uint64_t i = 0; i < tables[t].counted; i++) {
+        const struct rps_admission_count entry = count_of(t, i);
+        const uint64_t slot =
+                rps_admission_slot(tables[t].admission, entry.id, job->seed);
+
+        if (owns(job, part, slot << 52)) {
+            ck_assert_int_eq(
+                    rps_table_restore_admission(table, 1, &entry, NULL),
+                    RPS_OK);
+        }
+    }
 }
 
 void
@@ -157,6 +258,7 @@ job_fill(struct job *job)
                     fill_row(table, t, key);
                 }
             }
+            fill_counts(job, part, table, t);
             rps_table_set_pushes(table, 100 + part);
         }
     }
@@ -173,16 +275,21 @@ static rps_status
 check_row(void *context, const struct rps_row_view *row)
 {
     struct seen *seen = context;
+    const size_t t = seen->table;
+    const size_t bytes = item_bytes(t);
     uint32_t dim = seen->spec->dim;
-    uint32_t floats = dim + rps_spec_slot_floats(seen->spec);
     bool same = row->meta == meta_of(row->key);
 
-    for (uint32_t i = 0; i < floats; i++) {
-        float wanted = value_of(seen->table, row->key, i);
-        const float *got = i < dim ? &((const float *)row->value)[i]
-                                   : &row->slots[i - dim];
+    for (uint32_t i = 0; i < dim; i++) {
+        const uint32_t wanted = value_bits(t, row->key, i);
 
-        same = same && memcmp(&wanted, got, sizeof(wanted)) == 0;
+        same = same && memcmp(&wanted, (const char *)row->value + i * bytes,
+                               bytes) == 0;
+    }
+    for (uint32_t i = 0; i < rps_spec_slot_floats(seen->spec); i++) {
+        const float wanted = value_of(t, row->key, dim + i);
+
+        same = same && memcmp(&wanted, &row->slots[i], sizeof(wanted)) == 0;
     }
     if (!same) {
         ck_abort_msg("table %s: key %" PRIu64 " came back otherwise",
@@ -201,7 +308,7 @@ check_places(const struct job *job, size_t t)
     for (uint64_t i = 0; i < tables[t].rows; i++) {
         uint64_t key = key_of(t, i);
         uint64_t slot = rps_hash_slot(rps_key_hash(key, JOB_SEED));
-        float first = value_of(t, key, 0);
+        float first = first_number(t, key);
 
         const struct rps_read read = {
                 .count = 1, .keys = &key, .read_only = true};
@@ -212,6 +319,49 @@ check_places(const struct job *job, size_t t)
         if (memcmp(&first, row, sizeof(first)) != 0) {
             ck_abort_msg("table %s: key %" PRIu64 " is not where it belongs",
                     tables[t].name, key);
+        }
+    }
+}
+
+/* What a table's parts have of their counts: a sum that no order matters
+ * to, and which every entry's id and count are in. */
+struct counted {
+    uint64_t entries;
+    uint64_t sum;
+};
+
+static rps_status
+add_count(void *context, const struct rps_admission_count *entry)
+{
+    struct counted *counted = context;
+
+    counted->entries++;
+    counted->sum += rps_mix64(entry->id ^ rps_mix64(entry->count));
+    return RPS_OK;
+}
+
+static void
+check_counts(const struct job *job)
+{
+    for (size_t t = 0; t < TABLE_COUNT; t++) {
+        for (uint32_t part = 0; part < job->parts; part++) {
+            struct counted wanted = {0, 0};
+            struct counted got = {0, 0};
+
+            for (uint64_t i = 0; i < tables[t].counted; i++) {
+                const struct rps_admission_count entry = count_of(t, i);
+                const uint64_t slot = rps_admission_slot(
+                        tables[t].admission, entry.id, job->seed);
+
+                if (owns(job, part, slot << 52)) {
+                    add_count(&wanted, &entry);
+                }
+            }
+            rps_table_visit_admission(rps_store_find(job->stores[part],
+                                              rps_table_id(tables[t].name)),
+                    add_count, &got);
+            ck_assert_uint_eq(got.entries, wanted.entries);
+            ck_assert_uint_eq(got.sum, wanted.sum);
         }
     }
 }
@@ -237,6 +387,7 @@ job_check_rows(const struct job *job)
         ck_assert_uint_eq(rows, tables[t].rows);
         check_places(job, t);
     }
+    check_counts(job);
 }
 
 struct rps_digest

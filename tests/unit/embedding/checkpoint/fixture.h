@@ -27,7 +27,10 @@ struct job {
 /**
  * Empty stores of n PS; dirs[n], or one for all. Tables: "emb" (adagrad),
  * "lazy" (adam), "plain" (sgd), "empty", "wide" (above 2 MiB in each of 2
- * parts), "w" (dense). fill() writes their rows.
+ * parts), "w" (dense), "counted" (counts of keys without a row, and no row);
+ * "half" (float16, momentum), "brain" (bfloat16, rowwise_adagrad), "follow"
+ * (ftrl), "nothing" (adamw_catchup, float16, no row); "brain" and
+ * "emb" have such counts too, "plain" a sketch. fill() writes them.
  */
 void job_make(struct job *job, const char *dir, uint32_t parts);
 /** With another job seed than JOB_SEED. */
@@ -54,7 +57,10 @@ rps_status job_restore_part(
 /** At every PS; fails the test if one fails. */
 void job_restore(struct job *job, uint64_t step);
 
-/** Every row is the one that job_fill() wrote, and none is missing. */
+/**
+ * Every row is the one that job_fill() wrote, and none is missing; the same
+ * of the counts of keys without a row, at the PS that owns them.
+ */
 void job_check_rows(const struct job *job);
 
 /** Sum over the PS of a table's digests. */

@@ -395,7 +395,7 @@ main(void)
     Suite *suite = suite_create("checkpoint commit");
     TCase *tcase = tcase_create("commit");
 
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 400);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_prepared_step_is_not_listed_before_its_commit);
     tcase_add_test(tcase, commit_twice_is_done);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define STEP      20u /* the damaged one; 10 is the older one */
-#define FILES_MAX 256
+#define FILES_MAX 512
 
 static char folder[256];
 static char step_path[300];
@@ -516,7 +516,7 @@ main(void)
     Suite *suite = suite_create("checkpoint damage");
     TCase *tcase = tcase_create("damage");
 
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 400);
     tcase_add_unchecked_fixture(tcase, save_master, remove_master);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_truncated_file_is_named);
