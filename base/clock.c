@@ -23,6 +23,15 @@ rps_clock_ms(void)
 }
 
 uint64_t
+rps_clock_unix_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec > 0 ? (uint64_t)now.tv_sec : 0;
+}
+
+uint64_t
 rps_random_id(void)
 {
     uint64_t id = 0;

@@ -10,6 +10,9 @@ uint64_t rps_clock_ns(void);
 /** Monotonic milliseconds. */
 uint64_t rps_clock_ms(void);
 
+/** Seconds since 1970, UTC: the wall clock, which may jump. */
+uint64_t rps_clock_unix_s(void);
+
 /** A number that differs from process to process: incarnations, client ids. */
 uint64_t rps_random_id(void);
 

@@ -47,6 +47,14 @@ void rps_spec_reset_idle(rps_table_spec *spec);
  */
 rps_status rps_spec_check_known(const json_t *value, struct rps_error *error);
 
+/**
+ * *to is *from with these fields (a JSON object) replaced, and is checked.
+ * Errors: INVAL (no field of this name, a value out of range, nothing to
+ * change), MISMATCH (an identity field), UNSUPPORTED, NOMEM; *to is undefined.
+ */
+rps_status rps_spec_alter(const rps_table_spec *from, const json_t *fields,
+        rps_table_spec *to, struct rps_error *error);
+
 /** First field in which the identities differ, or NULL. */
 const char *rps_spec_identity_differs(
         const rps_table_spec *a, const rps_table_spec *b);
