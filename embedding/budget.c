@@ -40,6 +40,19 @@ give_one(struct rps_budget *budget, uint64_t bytes)
     (void)before;
 }
 
+void
+rps_budget_adopt(struct rps_budget *budget, struct rps_budget *parent)
+{
+    const uint64_t used =
+            atomic_load_explicit(&budget->used, memory_order_relaxed);
+
+    budget->parent = parent;
+    /* relaxed, as all of these: sums that order nothing */
+    for (; parent != NULL; parent = parent->parent) {
+        atomic_fetch_add_explicit(&parent->used, used, memory_order_relaxed);
+    }
+}
+
 bool
 rps_budget_take(struct rps_budget *budget, uint64_t bytes)
 {

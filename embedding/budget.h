@@ -24,6 +24,12 @@ struct rps_budget {
 void rps_budget_init(
         struct rps_budget *budget, struct rps_budget *parent, uint64_t limit);
 
+/**
+ * Give a budget its parent, with what is taken already, also where that
+ * exceeds the parent's limit. Nobody uses the budget meanwhile.
+ */
+void rps_budget_adopt(struct rps_budget *budget, struct rps_budget *parent);
+
 /** False: it would exceed a limit, nothing was taken. */
 bool rps_budget_take(struct rps_budget *budget, uint64_t bytes);
 void rps_budget_give(struct rps_budget *budget, uint64_t bytes);

@@ -20,6 +20,7 @@ struct entry {
 
 struct rps_store {
     uint64_t job_seed;
+    struct rps_budget *budget; /* of the server; NULL: none */
     struct rps_table **tables; /* [count], as made */
     struct entry *entries;     /* [count], by id */
     size_t count;
@@ -37,6 +38,13 @@ rps_store_create(struct rps_store **store_out, uint64_t job_seed)
     }
     store->job_seed = job_seed;
     return RPS_OK;
+}
+
+void
+rps_store_set_budget(struct rps_store *store, struct rps_budget *budget)
+{
+    assert(store->count == 0);
+    store->budget = budget;
 }
 
 void
@@ -146,6 +154,9 @@ add(struct rps_store *store, struct rps_table *table, bool policy_open)
     const uint64_t id = rps_table_id_of(table);
     const size_t at = lower_bound(store, id);
 
+    if (store->budget != NULL) {
+        rps_table_join_budget(table, store->budget);
+    }
     memmove(store->entries + at + 1, store->entries + at,
             (store->count - at) * sizeof(*store->entries));
     store->entries[at] = (struct entry){
@@ -207,7 +218,9 @@ reopen(struct entry *entry, const rps_table_spec *spec, struct rps_error *error)
     field = rps_spec_policy_differs(here, spec);
     if (field != NULL) {
         return fail_differs(here, spec, field,
-                "use the same value; ALTER_TABLE changes it", error);
+                "use the same value, or change it with ALTER_TABLE (recps "
+                "alter)",
+                error);
     }
     return RPS_OK;
 }
@@ -263,4 +276,40 @@ rps_store_add_restored(struct rps_store *store, struct rps_table *table)
         add(store, table, true);
     }
     return status;
+}
+
+rps_status
+rps_store_alter(struct rps_store *store, uint64_t id, const json_t *fields,
+        struct rps_now now, struct rps_error *error)
+{
+    struct rps_table *table = rps_store_find(store, id);
+    rps_table_spec spec;
+    rps_status status = RPS_OK;
+
+    assert(table != NULL);
+    status = rps_spec_alter(rps_table_spec_of(table), fields, &spec, error);
+    return status == RPS_OK ? rps_table_alter(table, &spec, now, error)
+                            : status;
+}
+
+struct rps_table *
+rps_store_remove(struct rps_store *store, uint64_t id, size_t *index_out)
+{
+    const size_t at = lower_bound(store, id);
+    struct rps_table *table = rps_store_find(store, id);
+    size_t index = 0;
+
+    if (table == NULL) {
+        return NULL;
+    }
+    while (store->tables[index] != table) {
+        index++;
+    }
+    store->count--;
+    memmove(store->entries + at, store->entries + at + 1,
+            (store->count - at) * sizeof(*store->entries));
+    memmove(store->tables + index, store->tables + index + 1,
+            (store->count - index) * sizeof(struct rps_table *));
+    *index_out = index;
+    return table;
 }

@@ -138,6 +138,12 @@ rps_table_create(struct rps_table **table_out, const rps_table_spec *spec,
 }
 
 void
+rps_table_join_budget(struct rps_table *table, struct rps_budget *server)
+{
+    rps_budget_adopt(&table->budget, server);
+}
+
+void
 rps_table_destroy(struct rps_table *table)
 {
     if (table == NULL) {

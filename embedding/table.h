@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct rps_budget;
 struct rps_table;
 
 /** Meta of a row: last:24 (tick of its last push) | uses:8 (Morris). */
@@ -50,6 +51,12 @@ struct rps_now {
 rps_status rps_table_create(struct rps_table **table_out,
         const rps_table_spec *spec, uint64_t job_seed, struct rps_error *error);
 void rps_table_destroy(struct rps_table *table);
+
+/**
+ * Count what the table takes against the server's budget, too, which outlives
+ * it. Once, while no other call on the table runs.
+ */
+void rps_table_join_budget(struct rps_table *table, struct rps_budget *server);
 
 const rps_table_spec *rps_table_spec_of(const struct rps_table *table);
 uint64_t rps_table_id_of(const struct rps_table *table);

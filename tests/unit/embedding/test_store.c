@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/hash.h"
+#include "embedding/budget.h"
 #include "embedding/store.h"
 #include "tests/unit/embedding/fixture.h"
 
@@ -143,6 +144,97 @@ START_TEST(the_first_request_after_a_restore_sets_the_policy)
 }
 END_TEST
 
+START_TEST(an_altered_table_keeps_its_rows_and_opens_with_its_new_spec)
+{
+    const uint64_t key = 5;
+    const float row[4] = {1, 2, 3, 4};
+    const struct rps_read read = {.count = 1, .keys = &key};
+    struct rps_store *store = store_new();
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    struct rps_table *table = open_table(store, &spec);
+    json_t *fields = json_pack("{s:f}", "learning_rate", 0.25);
+    const struct rps_now now = {.step = 3, .unix_s = 1000};
+    float out[4];
+
+    ck_assert_int_eq(
+            rps_table_assign(table, 1, &key, row, NULL, NULL, NULL), RPS_OK);
+    ck_assert_int_eq(
+            rps_store_alter(store, rps_table_id_of(table), fields, now, NULL),
+            RPS_OK);
+    ck_assert_float_eq(rps_table_spec_of(table)->learning_rate, 0.25f);
+    spec.learning_rate = 0.25f;
+    ck_assert_ptr_eq(open_table(store, &spec), table);
+    rps_table_lookup(table, &read, out, sizeof(out));
+    ck_assert_mem_eq(out, row, sizeof(row));
+    json_decref(fields);
+    rps_store_destroy(store);
+}
+END_TEST
+
+START_TEST(a_removed_table_leaves_the_others_in_their_order)
+{
+    struct rps_store *store = store_new();
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    struct rps_table *tables[20];
+    size_t index = 0;
+
+    for (int i = 0; i < 20; i++) {
+        snprintf(spec.name, sizeof(spec.name), "table_%d", i);
+        tables[i] = open_table(store, &spec);
+    }
+    ck_assert_ptr_null(rps_store_remove(store, rps_table_id("none"), &index));
+    for (int i = 19; i > 0; i -= 2) { /* the odd ones */
+        const uint64_t id = rps_table_id_of(tables[i]);
+
+        ck_assert_ptr_eq(rps_store_remove(store, id, &index), tables[i]);
+        ck_assert_uint_eq(index, (size_t)i);
+        ck_assert_ptr_null(rps_store_find(store, id));
+        rps_table_destroy(tables[i]);
+    }
+    ck_assert_uint_eq(rps_store_count(store), 10);
+    for (int i = 0; i < 20; i += 2) {
+        ck_assert_ptr_eq(rps_store_at(store, (size_t)i / 2), tables[i]);
+        ck_assert_ptr_eq(
+                rps_store_find(store, rps_table_id_of(tables[i])), tables[i]);
+    }
+    rps_store_destroy(store);
+}
+END_TEST
+
+START_TEST(what_all_tables_take_is_counted_in_one_budget)
+{
+    struct rps_budget budget;
+    struct rps_store *store = store_new();
+    rps_table_spec spec = spec_of(64, RPS_OPTIMIZER_SGD);
+    struct rps_table_stats stats[2];
+    struct rps_table *tables[2];
+    float row[64] = {0};
+    size_t index = 0;
+
+    rps_budget_init(&budget, NULL, 0);
+    rps_store_set_budget(store, &budget);
+    for (int i = 0; i < 2; i++) {
+        snprintf(spec.name, sizeof(spec.name), "table_%d", i);
+        tables[i] = open_table(store, &spec);
+        for (uint64_t key = 0; key < 1000; key++) {
+            ck_assert_int_eq(
+                    rps_table_assign(tables[i], 1, &key, row, NULL, NULL, NULL),
+                    RPS_OK);
+        }
+        rps_table_stats_of(tables[i], &stats[i]);
+    }
+    ck_assert_uint_ge(atomic_load(&budget.used), 2 * 1000 * 64 * 4);
+    ck_assert_uint_le(
+            atomic_load(&budget.used), stats[0].bytes + stats[1].bytes);
+    (void)rps_store_remove(store, rps_table_id_of(tables[0]), &index);
+    rps_table_destroy(tables[0]);
+    ck_assert_uint_ge(atomic_load(&budget.used), 1000 * 64 * 4);
+    ck_assert_uint_le(atomic_load(&budget.used), stats[1].bytes);
+    rps_store_destroy(store);
+    ck_assert_uint_eq(atomic_load(&budget.used), 0);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -156,6 +248,10 @@ main(void)
     tcase_add_test(tables, another_policy_is_a_mismatch_that_names_alter_table);
     tcase_add_test(tables, a_spec_out_of_range_is_refused_and_adds_nothing);
     tcase_add_test(tables, the_first_request_after_a_restore_sets_the_policy);
+    tcase_add_test(tables,
+            an_altered_table_keeps_its_rows_and_opens_with_its_new_spec);
+    tcase_add_test(tables, a_removed_table_leaves_the_others_in_their_order);
+    tcase_add_test(tables, what_all_tables_take_is_counted_in_one_budget);
     suite_add_tcase(suite, tables);
     return run_suite(suite);
 }
