@@ -107,13 +107,15 @@ continues(const struct rps_pushed *push, const struct rps_header *header)
 }
 
 static void
-open_push(struct rps_pushed *push, const struct rps_header *header)
+open_push(const struct rps_service *service, struct rps_pushed *push,
+        const struct rps_header *header)
 {
     rps_pushed_clear(push);
     push->open = true;
     push->step = header->step;
     push->number = header->number;
     push->epoch = header->epoch;
+    push->drops = service->drops;
 }
 
 static void
@@ -121,7 +123,7 @@ begin(struct rps_request *request, struct rps_pushed *push)
 {
     rps_status status = RPS_OK;
 
-    open_push(push, &request->message->header);
+    open_push(request->service, push, &request->message->header);
     if (is_sync(request->service)) {
         status = judge_sync(request, push);
     }
@@ -147,10 +149,10 @@ check_rates(const struct rps_parts *parts, struct rps_error *error)
 }
 
 static rps_status
-check_sections(struct rps_request *request)
+check_sections(struct rps_request *request, const struct rps_message *message)
 {
     struct rps_parts parts;
-    rps_status status = rps_parts_collect(request->service, request->message,
+    rps_status status = rps_parts_collect(request->service, message,
             RPS_KIND_BIT(RPS_SECTION_KEYS) | RPS_KIND_BIT(RPS_SECTION_ROWS),
             RPS_KIND_BIT(RPS_SECTION_COUNTS), &parts, &request->error);
 
@@ -258,8 +260,11 @@ raise_step(struct rps_service *service, uint64_t step)
 static rps_status
 apply_now(struct rps_request *request, const struct rps_pushed *push)
 {
-    const struct rps_update update = {
-            .step = push->step, .t = 0, .learning_rate = NAN, .scale = 1.0f};
+    const struct rps_update update = {.step = push->step,
+            .now_s = rps_service_now(request->service).unix_s,
+            .t = 0,
+            .learning_rate = NAN,
+            .scale = 1.0f};
     const struct rps_message **messages =
             calloc(push->frame_count + 1, sizeof(*messages));
     size_t count = 0;
@@ -285,6 +290,23 @@ apply_now(struct rps_request *request, const struct rps_pushed *push)
     return status;
 }
 
+/* A DROP came between the frames: the table of an earlier one may be gone, or
+ * another of its name be there. */
+static rps_status
+check_again(struct rps_request *request, const struct rps_pushed *push)
+{
+    rps_status status = RPS_OK;
+    const struct rps_push_frame *frame = push->first;
+
+    if (push->drops == request->service->drops) {
+        return RPS_OK;
+    }
+    for (; status == RPS_OK && frame != NULL; frame = frame->next) {
+        status = check_sections(request, &frame->message);
+    }
+    return status;
+}
+
 /* Is one frame of async, applied from where it lies? */
 static bool
 applies_in_place(
@@ -297,12 +319,15 @@ applies_in_place(
 static rps_status
 take_frame(struct rps_request *request, struct rps_pushed *push, bool more)
 {
-    rps_status status = check_sections(request);
+    rps_status status = check_sections(request, request->message);
 
     /* a frame without sections adds nothing, and would not be bounded */
     if (status == RPS_OK && request->message->section_count > 0 &&
             !applies_in_place(request, push)) {
         status = keep_frame(request, push);
+    }
+    if (status == RPS_OK && !more) {
+        status = check_again(request, push);
     }
     if (status == RPS_OK && !more) {
         status = is_sync(request->service) ? store(request, push)
@@ -344,7 +369,7 @@ rps_push_refuse(struct rps_request *request, rps_status status)
     const struct rps_header *header = &request->message->header;
 
     if (!continues(push, header)) {
-        open_push(push, header);
+        open_push(request->service, push, header);
     }
     settle(push, status, &request->error);
     if ((header->flags & RPS_FLAG_MORE) == 0) {

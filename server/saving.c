@@ -332,6 +332,9 @@ make_fresh(struct rps_service *service, const struct rps_task *task,
     rps_status status =
             rps_store_create(&fresh->store, service->options.job_seed);
 
+    if (status == RPS_OK) {
+        rps_store_set_budget(fresh->store, &service->budget);
+    }
     fresh->contributed = rps_contributed_create(task->terms.replica_count);
     if (status != RPS_OK || fresh->contributed == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "RESTORE: no memory");

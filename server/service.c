@@ -8,7 +8,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "embedding/region.h"
 #include "server/job.h"
+#include "server/keeper.h"
 #include "server/state.h"
 #include "server/writer.h"
 
@@ -41,6 +43,8 @@ static const struct operation operations[RPS_OP_LAST + 1] = {
         .any_epoch = true, .is_greeting = true},
     [RPS_OP_GET_EMBEDDING_TABLE] = {rps_serve_get_table, HOLD_EXCLUSIVE,
         .is_changing = true, .is_opening = true},
+    [RPS_OP_ALTER_TABLE] = {rps_serve_alter, HOLD_EXCLUSIVE,
+        .is_changing = true},
     [RPS_OP_EMBEDDING_LOOKUP] = {rps_serve_lookup, HOLD_SHARED,
         .flags = RPS_FLAG_READ_ONLY},
     [RPS_OP_REFRESH] = {rps_serve_refresh, HOLD_SHARED,
@@ -50,6 +54,11 @@ static const struct operation operations[RPS_OP_LAST + 1] = {
     [RPS_OP_STEP_END] = {rps_serve_step_end, HOLD_SHARED, .any_epoch = true},
     [RPS_OP_APPLY] = {rps_serve_apply, HOLD_SHARED},
     [RPS_OP_ASSIGN] = {rps_serve_assign, HOLD_SHARED, .is_changing = true},
+    [RPS_OP_ERASE] = {rps_serve_erase, HOLD_SHARED, .is_changing = true},
+    [RPS_OP_EVICT] = {rps_serve_evict, HOLD_SHARED},
+    [RPS_OP_DROP] = {rps_serve_drop, HOLD_EXCLUSIVE, .is_changing = true},
+    [RPS_OP_HOT_KEYS] = {rps_serve_hot_keys, HOLD_SHARED},
+    [RPS_OP_SCAN] = {rps_serve_scan, HOLD_SHARED},
     [RPS_OP_SAVE] = {rps_serve_save, HOLD_SHARED, .any_epoch = true},
     [RPS_OP_RESTORE] = {rps_serve_restore, HOLD_SHARED, .any_epoch = true},
     [RPS_OP_STAT] = {rps_serve_stat, HOLD_NONE, .any_epoch = true},
@@ -122,6 +131,27 @@ check_folder(struct rps_service *service, struct rps_error *error)
     return status;
 }
 
+/* Where it cannot be done the tables work all the same. */
+static void
+place_memory(struct rps_service *service)
+{
+    const char *numa = service->options.numa;
+    enum rps_numa where = RPS_NUMA_OFF;
+
+    if (numa != NULL && strcmp(numa, "interleave") == 0) {
+        where = RPS_NUMA_INTERLEAVE;
+    } else if (numa != NULL && strcmp(numa, "bind") == 0) {
+        where = RPS_NUMA_BIND;
+    }
+    if (where != RPS_NUMA_OFF && !rps_region_numa(where)) {
+        rps_service_event(service, RPS_LOG_WARN, "numa",
+                "--numa %s: this machine or build has no NUMA policy; memory "
+                "lies where it falls",
+                numa);
+    }
+    service->options.numa = NULL; /* the caller's text */
+}
+
 static rps_status
 build(struct rps_service *service, const struct rps_service_options *options,
         struct rps_error *error)
@@ -137,6 +167,9 @@ build(struct rps_service *service, const struct rps_service_options *options,
     if (status != RPS_OK) {
         return status;
     }
+    rps_budget_init(&service->budget, NULL, options->memory_limit);
+    rps_store_set_budget(service->store, &service->budget);
+    place_memory(service);
     rps_route_init(&service->route, options->ps_count);
     service->incarnation = rps_random_id();
     service->started_ms = rps_clock_ms();
@@ -146,10 +179,11 @@ build(struct rps_service *service, const struct rps_service_options *options,
         return rps_fail(error, RPS_E_NOMEM, "no memory for lanes");
     }
     service->writer = rps_writer_create(service);
+    service->keeper = rps_keeper_create(service, options->background);
     if (options->ps_index == 0 && service->writer != NULL) {
         service->job = rps_job_create(service);
     }
-    if (service->writer == NULL ||
+    if (service->writer == NULL || service->keeper == NULL ||
             (options->ps_index == 0 && service->job == NULL)) {
         return rps_fail(error, RPS_E_NOMEM, "cannot start a thread");
     }
@@ -184,6 +218,7 @@ rps_service_destroy(struct rps_service *service)
         return;
     }
     assert(service->sessions == NULL);
+    rps_keeper_destroy(service->keeper);
     rps_writer_destroy(service->writer);
     rps_job_destroy(service->job);
     assert(service->parked == NULL);
@@ -266,7 +301,7 @@ changes_rows(const struct rps_request *request)
 {
     uint16_t opcode = request->message->header.opcode;
 
-    return opcode == RPS_OP_ASSIGN ||
+    return opcode == RPS_OP_ASSIGN || opcode == RPS_OP_ERASE ||
            (opcode == RPS_OP_PUSH_GRADIENTS &&
                    request->service->terms.mode == RPS_MODE_ASYNC);
 }
@@ -420,10 +455,15 @@ handle(struct rps_session *session, const struct rps_message *message,
                 &request.frame_bytes);
     }
     rps_answers_send(service, &request.answers);
+    rps_table_destroy(request.dropped); /* before its memory is reported */
     if (!request.parked) {
         reply(context, request.frame, request.frame_bytes);
     }
     free(request.text);
+    if (opcode == RPS_OP_PUSH_GRADIENTS || opcode == RPS_OP_ASSIGN ||
+            opcode == RPS_OP_ERASE) {
+        rps_keeper_help(service->keeper);
+    }
 }
 
 void

@@ -32,6 +32,11 @@ struct rps_service_options {
     bool checkpoint_read_only_ok;
     uint64_t step_bytes_max; /* of one replica's contribution */
     uint32_t step_timeout_ms;
+    /** Keep the tables up (eviction, compaction) on a thread; else whoever
+     * pushes does a slice of it. */
+    bool background;
+    uint64_t memory_limit; /* bytes of all tables; 0: none */
+    const char *numa;      /* "off" (or NULL), "interleave", "bind" */
     /** One line for the log; may be NULL. Any thread. */
     void (*event)(
             void *context, int level, const char *event, const char *text);

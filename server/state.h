@@ -13,6 +13,7 @@
 #define RPS_SERVER_STATE_H
 
 #include "base/json.h"
+#include "embedding/budget.h"
 #include "embedding/store.h"
 #include "proto/route.h"
 #include "server/lane.h"
@@ -64,8 +65,9 @@ struct rps_pushed {
     uint64_t step;
     uint64_t number;
     uint32_t epoch;
-    bool open;    /* frames with MORE came, the last did not yet */
-    bool settled; /* the rest gets this verdict and is dropped */
+    bool open;      /* frames with MORE came, the last did not yet */
+    uint64_t drops; /* service->drops when it began */
+    bool settled;   /* the rest gets this verdict and is dropped */
     rps_status verdict;
     struct rps_error why;
 };
@@ -83,6 +85,7 @@ struct rps_changes {
     uint64_t updates;  /* since the last complete checkpoint */
     uint64_t prepared; /* of them in the prepared cut */
     bool nonfinite_told;
+    bool full_told;
 };
 
 struct rps_session {
@@ -103,6 +106,7 @@ struct rps_session {
 };
 
 struct rps_job;
+struct rps_keeper;
 struct rps_writer;
 
 struct rps_counter {
@@ -123,10 +127,12 @@ struct rps_service {
      * (ASSIGN, pushes of async), exclusive while a cut is being written: so
      * lookups go on meanwhile. */
     pthread_rwlock_t change_lock;
-    struct rps_store *store; /* state_lock */
-    rps_terms terms;         /* state_lock */
+    struct rps_budget budget; /* of all tables, and of those of a RESTORE */
+    struct rps_store *store;  /* state_lock */
+    rps_terms terms;          /* state_lock */
     /* state_lock exclusive, or shared with `lock`; [terms.replica_count] */
     struct rps_contributed *contributed;
+    uint64_t drops;    /* tables dropped so far; state_lock */
     size_t apply_next; /* table at which a failed apply goes on; state_lock
                           exclusive */
 
@@ -152,9 +158,13 @@ struct rps_service {
     uint64_t preparing_client; /* PREPAREd and neither COMMIT nor ABORT yet */
     bool preparing;
     struct rps_job *job; /* NULL but at PS 0 */
+    /* of a pass that the writer makes; it is not altered or destroyed. Set
+     * with state_lock held, too */
+    const struct rps_table *evicting;
 
     struct rps_lanes *lanes;   /* its own lock */
     struct rps_writer *writer; /* its own thread; its queue is under lock */
+    struct rps_keeper *keeper; /* its own lock, perhaps its own thread */
 };
 
 /** A request on its way through the service; on the caller's stack. */
@@ -171,6 +181,7 @@ struct rps_request {
     size_t frame_bytes;
     bool parked;                /* somebody else answers it */
     bool changing;              /* holds change_lock shared */
+    struct rps_table *dropped;  /* to be destroyed after the locks */
     struct rps_answers answers; /* of others, sent after the locks */
 };
 
@@ -222,6 +233,22 @@ rps_status rps_serve_push(struct rps_request *request);
  * rest of the push gets the same answer. */
 void rps_push_refuse(struct rps_request *request, rps_status status);
 void rps_pushed_clear(struct rps_pushed *push);
+
+/* policy.c */
+rps_status rps_serve_alter(struct rps_request *request);
+rps_status rps_serve_drop(struct rps_request *request);
+
+/* keys.c */
+rps_status rps_serve_erase(struct rps_request *request);
+rps_status rps_serve_scan(struct rps_request *request);
+rps_status rps_serve_hot_keys(struct rps_request *request);
+
+/* evict.c */
+rps_status rps_serve_evict(struct rps_request *request);
+
+/* keeper.c */
+/** What the tables' clocks show: c, and the wall clock. */
+struct rps_now rps_service_now(struct rps_service *service);
 
 /* step.c */
 rps_status rps_serve_apply(struct rps_request *request);

@@ -43,6 +43,37 @@ rps_serve_ping(struct rps_request *request)
 }
 
 static json_t *
+describe_stats(const struct rps_table_stats *stats)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } figures[] = {
+            {"rows", stats->rows},
+            {"bytes", stats->bytes},
+            {"lookups", stats->lookups},
+            {"missing", stats->missing},
+            {"pushes", stats->pushes},
+            {"inserted", stats->inserted},
+            {"nonfinite", stats->nonfinite},
+            {"unadmitted", stats->unadmitted},
+            {"dropped", stats->dropped},
+            {"erased", stats->erased},
+            {"evicted_cold", stats->evicted_cold},
+            {"evicted_full", stats->evicted_full},
+            {"admission_keys", stats->admission_keys},
+            {"admission_bytes", stats->admission_bytes},
+    };
+    json_t *object = json_object();
+
+    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
+        json_object_set_new(object, figures[i].name,
+                json_integer((json_int_t)figures[i].value));
+    }
+    return object;
+}
+
+static json_t *
 describe_table(struct rps_table *table, bool with_digest)
 {
     const rps_table_spec *spec = rps_table_spec_of(table);
@@ -51,13 +82,9 @@ describe_table(struct rps_table *table, bool with_digest)
     json_t *object;
 
     rps_table_stats_of(table, &stats);
-    object = json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
-            spec->name, "spec", rps_spec_to_value(spec), "rows",
-            (json_int_t)stats.rows, "bytes", (json_int_t)stats.bytes, "lookups",
-            (json_int_t)stats.lookups, "missing", (json_int_t)stats.missing,
-            "pushes", (json_int_t)stats.pushes, "inserted",
-            (json_int_t)stats.inserted, "nonfinite",
-            (json_int_t)stats.nonfinite);
+    object = describe_stats(&stats);
+    json_object_set_new(object, "name", json_string(spec->name));
+    json_object_set_new(object, "spec", rps_spec_to_value(spec));
     if (with_digest) {
         json_object_set_new(object, "digest",
                 json_string(rps_digest_hex(rps_table_digest(table), hex)));
@@ -152,7 +179,7 @@ describe_service(struct rps_service *service)
             service->incarnation);
     snprintf(seed, sizeof(seed), "%" PRIu64, own->job_seed);
     return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:f, s:s?,"
-                     " s:I, s:I}",
+                     " s:I, s:I, s:I, s:I}",
             "ps_index", (json_int_t)own->ps_index, "ps_count",
             (json_int_t)own->ps_count, "epoch",
             (json_int_t)atomic_load(&service->epoch), "step",
@@ -163,7 +190,9 @@ describe_service(struct rps_service *service)
             (double)(rps_clock_ms() - service->started_ms) / 1000.0,
             "checkpoint_dir", own->checkpoint_dir, "late",
             (json_int_t)atomic_load(&service->late), "dropped",
-            (json_int_t)atomic_load(&service->dropped));
+            (json_int_t)atomic_load(&service->dropped), "memory_limit",
+            (json_int_t)own->memory_limit, "memory_used",
+            (json_int_t)atomic_load(&service->budget.used));
 }
 
 char *

@@ -64,28 +64,62 @@ rps_changes_add(
     pthread_mutex_unlock(&service->lock);
 }
 
-/* The first key of a table whose gradient was not finite is told once. */
+/* What is told once a table: the first key whose gradient was not finite,
+ * the first keys without room. */
 static void
-report_nonfinite(struct rps_service *service, struct rps_table *table,
+report_refused(struct rps_service *service, struct rps_table *table,
         const struct rps_update *update, const struct rps_apply_report *report)
 {
+    const char *name = rps_table_spec_of(table)->name;
     struct rps_changes *changes;
-    bool tell = false;
+    bool nonfinite = false, full = false;
 
     pthread_mutex_lock(&service->lock);
     changes = rps_changes_of_locked(service, rps_table_id_of(table));
-    if (changes != NULL && !changes->nonfinite_told) {
-        changes->nonfinite_told = true;
-        tell = true;
+    if (changes != NULL) {
+        nonfinite = report->nonfinite > 0 && !changes->nonfinite_told;
+        full = report->dropped > 0 && !changes->full_told;
+        changes->nonfinite_told = changes->nonfinite_told || nonfinite;
+        changes->full_told = changes->full_told || full;
     }
     pthread_mutex_unlock(&service->lock);
-    if (tell) {
+    if (nonfinite) {
         rps_service_event(service, RPS_LOG_WARN, "nonfinite_gradient",
                 "table %s: the gradient of key %" PRIu64 " at step %" PRIu64
                 " is not finite and was refused; STAT counts further ones",
-                rps_table_spec_of(table)->name, report->nonfinite_key,
-                update->step);
+                name, report->nonfinite_key, update->step);
     }
+    if (full) {
+        rps_service_event(service, RPS_LOG_WARN, "table_full",
+                "table %s: no room for %" PRIu64 " new keys at step %" PRIu64
+                ", their gradients were dropped: raise memory_limit, or set "
+                "on_full to evict-lru; STAT counts further ones",
+                name, report->dropped, update->step);
+    }
+}
+
+static rps_status
+fail_apply(const struct rps_service *service, rps_status status, uint64_t step,
+        size_t table, struct rps_error *error)
+{
+    const char *name =
+            table < rps_store_count(service->store)
+                    ? rps_table_spec_of(rps_store_at(service->store, table))
+                              ->name
+                    : "?";
+
+    if (status == RPS_E_LIMIT) {
+        return rps_fail(error, status,
+                "step %" PRIu64 ": table %s has no room for the new rows of "
+                "this push, and on_full lets none go: raise memory_limit, or "
+                "set on_full to evict-lru, or erase rows; %zu tables have the "
+                "step",
+                step, name, table);
+    }
+    return rps_fail(error, status,
+            "step %" PRIu64 ": no memory to apply it to table %s; %zu tables "
+            "before it have it",
+            step, name, table);
 }
 
 /* Sections of one table in all messages, in their order. */
@@ -147,16 +181,13 @@ rps_apply_messages(struct rps_service *service,
             break;
         }
         rps_changes_add(service, table_id, report.applied);
-        if (report.nonfinite > 0) {
-            report_nonfinite(service, table, &update, &report);
+        if (report.nonfinite > 0 || report.dropped > 0) {
+            report_refused(service, table, &update, &report);
         }
     }
     free(contributions);
     if (status != RPS_OK) {
-        return rps_fail(error, status,
-                "step %" PRIu64 ": no memory to apply all tables; %zu of"
-                " them have it",
-                base->step, *next_table);
+        return fail_apply(service, status, base->step, *next_table, error);
     }
     return RPS_OK;
 }
@@ -227,9 +258,11 @@ apply_exclusive(struct rps_service *service,
         const struct rps_wire_decision *decision, struct rps_error *error)
 {
     struct rps_update update = {.step = decision->step,
+            .now_s = rps_service_now(service).unix_s,
             .t = decision->step,
             .learning_rate = NAN,
-            .scale = 1.0f};
+            .scale = 1.0f,
+            .drop_new = true};
     const struct rps_message **messages;
     size_t count;
     rps_status status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread that carries out what must not hold a loop: SAVE, RESTORE and
- * digests. Tasks run in the order in which they came.
+ * One thread that carries out what must not hold a loop: SAVE, RESTORE,
+ * EVICT and digests. Tasks run in the order in which they came.
  */
 #ifndef RPS_SERVER_WRITER_H
 #define RPS_SERVER_WRITER_H
@@ -24,6 +24,8 @@ struct rps_task {
     uint32_t keep;
     char *manifest; /* owned */
     rps_terms terms;
+    uint64_t table_id; /* EVICT of one table */
+    bool one_table;
     struct rps_answers answers; /* of others, sent before its own */
 };
 

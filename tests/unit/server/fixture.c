@@ -31,6 +31,34 @@ take_shutdown(void *context)
     pthread_mutex_unlock(&events->lock);
 }
 
+static struct rps_service *
+create(const struct rps_service_options *options)
+{
+    struct rps_service *service = NULL;
+    struct rps_error error = {{0}};
+
+    ck_assert_msg(rps_service_create(&service, options, &error) == RPS_OK, "%s",
+            error.text);
+    return service;
+}
+
+struct rps_service *
+service_with_upkeep(const char *dir, uint64_t memory_limit)
+{
+    const struct rps_service_options options = {.ps_count = 1,
+            .job_id = "test",
+            .checkpoint_dir = dir,
+            .step_bytes_max = 1u << 20,
+            .step_timeout_ms = 60000,
+            .background = true,
+            .memory_limit = memory_limit,
+            .event = take_event,
+            .shutdown = take_shutdown,
+            .context = &rps_events};
+
+    return create(&options);
+}
+
 struct rps_service *
 service_of(uint32_t index, uint32_t count, const char *dir, uint32_t timeout_ms)
 {
@@ -45,12 +73,8 @@ service_of(uint32_t index, uint32_t count, const char *dir, uint32_t timeout_ms)
             .event = take_event,
             .shutdown = take_shutdown,
             .context = &rps_events};
-    struct rps_service *service = NULL;
-    struct rps_error error = {{0}};
 
-    ck_assert_msg(rps_service_create(&service, &options, &error) == RPS_OK,
-            "%s", error.text);
-    return service;
+    return create(&options);
 }
 
 struct peer *

@@ -51,6 +51,9 @@ extern struct events rps_events;
 struct rps_service *service_of(
         uint32_t index, uint32_t count, const char *dir, uint32_t timeout_ms);
 
+/** PS 0 of 1 with a thread of upkeep, and a memory limit (0: none). */
+struct rps_service *service_with_upkeep(const char *dir, uint64_t memory_limit);
+
 struct peer *peer_open(struct rps_service *service);
 void peer_close(struct peer *peer);
 /** Open and say HELLO; role as on the wire. Asserts that it is taken. */

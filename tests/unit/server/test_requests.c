@@ -82,9 +82,9 @@ START_TEST(requests_before_hello_or_unknown_are_refused)
     check_refused(&answer, RPS_E_INVAL, "HELLO comes first");
     peer_close(peer);
     peer = peer_greet(service, "none", 0, 0, "1");
-    header = request_of(peer, RPS_OP_EVICT);
+    header = request_of(peer, RPS_OP_ROUTE);
     answer = wait_answer(peer, send_text(peer, &header, NULL));
-    check_refused(&answer, RPS_E_UNSUPPORTED, "EVICT");
+    check_refused(&answer, RPS_E_UNSUPPORTED, "ROUTE");
     header = request_of(peer, RPS_OP_PING);
     header.flags = RPS_FLAG_MORE;
     answer = wait_answer(peer, send_text(peer, &header, NULL));

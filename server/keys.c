@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the requests about keys without their rows: ERASE, SCAN, HOT_KEYS.
+ */
+#include "base/hash.h"
+#include "server/named.h"
+#include "server/sections.h"
+#include "server/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCAN_KEYS_DEFAULT 4096u
+#define SCAN_KEYS_MAX     65536u /* of an answer: 768 KiB */
+#define HOT_KEYS_DEFAULT  16u
+
+/* --- ERASE --------------------------------------------------------------- */
+
+static rps_status
+check_erase(const struct rps_parts *parts, struct rps_error *error)
+{
+    for (size_t i = 0; i < parts->count; i++) {
+        const rps_table_spec *spec = parts->items[i].spec;
+
+        if (spec->dense_elements > 0) {
+            return rps_fail(error, RPS_E_INVAL,
+                    "table %s is a dense variable: all of its rows "
+                    "exist for the whole job",
+                    spec->name);
+        }
+    }
+    return RPS_OK;
+}
+
+static json_t *
+erase_parts(struct rps_request *request, const struct rps_parts *parts)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < parts->count; i++) {
+        const struct rps_table_part *part = &parts->items[i];
+        const size_t n = part->keys->count;
+        uint64_t erased = 0;
+
+        if (n > 0) {
+            erased = rps_table_erase(part->table, n,
+                    rps_message_array(request->message, part->keys));
+            rps_changes_add(request->service, part->table_id, erased);
+        }
+        json_array_append_new(
+                list, json_pack("{s:s, s:I}", "name", part->spec->name,
+                              "erased", (json_int_t)erased));
+    }
+    return list;
+}
+
+rps_status
+rps_serve_erase(struct rps_request *request)
+{
+    struct rps_parts parts;
+    rps_status status = rps_parts_collect(request->service, request->message,
+            RPS_KIND_BIT(RPS_SECTION_KEYS), 0, &parts, &request->error);
+
+    if (status == RPS_OK) {
+        status = rps_parts_status(&parts);
+    }
+    if (status == RPS_OK) {
+        status = check_erase(&parts, &request->error);
+    }
+    if (status == RPS_OK) {
+        request->text = rps_json_text(
+                json_pack("{s:o}", "tables", erase_parts(request, &parts)));
+        if (request->text == NULL) {
+            status = rps_fail(&request->error, RPS_E_NOMEM,
+                    "the rows are gone, no memory for the answer");
+        }
+    }
+    rps_parts_finish(&parts);
+    return status;
+}
+
+/* --- SCAN ---------------------------------------------------------------- */
+
+/** A scan's request, and room for its answer. */
+struct scan {
+    struct rps_table *table;
+    struct rps_scan_cursor cursor;
+    uint64_t max;
+    uint64_t *keys; /* owned [max] */
+    uint32_t *meta; /* owned [max] */
+    size_t count;
+};
+
+static rps_status
+read_scan(struct rps_request *request, struct scan *scan)
+{
+    struct rps_error *error = &request->error;
+    json_t *object;
+    rps_status status = rps_request_json(request, &object);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    scan->max = SCAN_KEYS_DEFAULT;
+    status = rps_named_table(request, object, &scan->table);
+    if (status == RPS_OK) {
+        status = rps_json_u64(
+                object, "place", UINT64_MAX, &scan->cursor.place, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_json_u64(
+                object, "hash", UINT64_MAX, &scan->cursor.hash, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_json_u64(
+                object, "key", UINT64_MAX, &scan->cursor.key, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_json_u64(object, "max", SCAN_KEYS_MAX, &scan->max, error);
+    }
+    json_decref(object);
+    if (status == RPS_OK && scan->max == 0) {
+        status = rps_fail(error, RPS_E_INVAL,
+                "max is 0; 1 to %u keys fit an answer", SCAN_KEYS_MAX);
+    }
+    return status;
+}
+
+static char *
+cursor_text(const struct scan *scan)
+{
+    char place[24], hash[24], key[24];
+
+    snprintf(place, sizeof(place), "%" PRIu64, scan->cursor.place);
+    snprintf(hash, sizeof(hash), "%" PRIu64, scan->cursor.hash);
+    snprintf(key, sizeof(key), "%" PRIu64, scan->cursor.key);
+    return rps_json_text(json_pack("{s:s, s:s, s:s, s:b}", "place", place,
+            "hash", hash, "key", key, "end", scan->count == 0));
+}
+
+static rps_status
+answer_scan(struct rps_request *request, const struct scan *scan)
+{
+    const struct rps_header header = rps_reply_header(request->service,
+            request->session, &request->message->header, RPS_OK);
+    struct rps_section section = {.table_id = rps_table_id_of(scan->table),
+            .kind = RPS_SECTION_KEYS,
+            .count = scan->count};
+    struct rps_builder builder;
+    char *text = cursor_text(scan);
+
+    if (text == NULL) {
+        return rps_fail(&request->error, RPS_E_NOMEM, "no memory");
+    }
+    rps_builder_begin(&builder, &header, 3);
+    rps_builder_add(&builder, &section, scan->keys);
+    section.kind = RPS_SECTION_META;
+    rps_builder_add(&builder, &section, scan->meta);
+    rps_builder_add_text(&builder, text, strlen(text));
+    free(text);
+    if (rps_builder_end(&builder, &request->frame, &request->frame_bytes) !=
+            RPS_OK) {
+        rps_builder_finish(&builder);
+        request->frame = NULL;
+        return rps_fail(&request->error, RPS_E_NOMEM, "no memory");
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_serve_scan(struct rps_request *request)
+{
+    struct scan scan = {0};
+    rps_status status = read_scan(request, &scan);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    scan.keys = malloc(scan.max * sizeof(*scan.keys));
+    scan.meta = malloc(scan.max * sizeof(*scan.meta));
+    if (scan.keys == NULL || scan.meta == NULL) {
+        status = rps_fail(&request->error, RPS_E_NOMEM,
+                "no memory for %" PRIu64 " keys", scan.max);
+    } else {
+        scan.count = rps_table_scan(
+                scan.table, &scan.cursor, scan.max, scan.keys, scan.meta);
+        status = answer_scan(request, &scan);
+    }
+    free(scan.keys);
+    free(scan.meta);
+    return status;
+}
+
+/* --- HOT_KEYS ------------------------------------------------------------ */
+
+static json_t *
+describe_hot(const struct rps_hot_key *hot)
+{
+    char key[24], count[24], error[24];
+
+    snprintf(key, sizeof(key), "%" PRIu64, hot->key);
+    snprintf(count, sizeof(count), "%" PRIu64, hot->count);
+    snprintf(error, sizeof(error), "%" PRIu64, hot->error);
+    return json_pack("[s, s, s]", key, count, error);
+}
+
+rps_status
+rps_serve_hot_keys(struct rps_request *request)
+{
+    struct rps_hot_key hot[RPS_HOT_KEYS_MAX];
+    struct rps_table *table = NULL;
+    uint64_t max = HOT_KEYS_DEFAULT;
+    size_t count;
+    json_t *object;
+    json_t *list;
+    rps_status status = rps_request_json(request, &object);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    status = rps_named_table(request, object, &table);
+    if (status == RPS_OK) {
+        status = rps_json_u64(
+                object, "max", RPS_HOT_KEYS_MAX, &max, &request->error);
+    }
+    json_decref(object);
+    if (status != RPS_OK) {
+        return status;
+    }
+    count = max > 0 ? rps_table_hot_keys(table, max, hot) : 0;
+    list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(list, describe_hot(&hot[i]));
+    }
+    request->text = rps_json_text(json_pack("{s:o}", "keys", list));
+    return request->text != NULL ? RPS_OK : RPS_E_NOMEM;
+}
