@@ -88,6 +88,11 @@ rps_batch_check(const rps_client *client, struct rps_batch *batch,
         return rps_client_fail(RPS_E_INVAL, "%s[%zu].table: %s", what, index,
                 batch->table == NULL ? "is NULL" : "is of another client");
     }
+    if (batch->table->retired) {
+        return rps_client_fail(RPS_E_NOT_FOUND,
+                "%s[%zu].table: %s was dropped; open it again", what, index,
+                batch->table->spec.name);
+    }
     if ((batch->flags & ~FLAGS_KNOWN) != 0) {
         return rps_client_fail(RPS_E_INVAL, "%s[%zu].flags: unknown bits 0x%x",
                 what, index, batch->flags & ~FLAGS_KNOWN);

@@ -94,6 +94,25 @@ rps_call_one(rps_client *client, uint32_t ps, const struct rps_verb *verb,
     return ask(client, ticket, ps, ps + 1, verb, text, answer);
 }
 
+rps_status
+rps_check_table_name(const char *table)
+{
+    static const char legal[] = "0123456789_."
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "abcdefghijklmnopqrstuvwxyz";
+    const size_t length = table != NULL ? strlen(table) : 0;
+
+    if (length == 0 || length > RPS_NAME_BYTES_MAX ||
+            strspn(table, legal) != length) {
+        return rps_client_fail(RPS_E_INVAL,
+                "table: %s, must be the name of a table: 1 to %u of "
+                "[0-9A-Za-z_.]",
+                table == NULL ? "NULL" : "no such name can be",
+                RPS_NAME_BYTES_MAX);
+    }
+    return RPS_OK;
+}
+
 struct rps_answer *
 rps_answers_create(const rps_client *client)
 {

@@ -36,6 +36,9 @@ rps_status rps_call_range(rps_client *client, uint32_t first, uint32_t end,
 rps_status rps_call_all(rps_client *client, const struct rps_verb *verb,
         const char *text, struct rps_answer *answers);
 
+/** Is it text that can be the name of a table? INVAL with words. */
+rps_status rps_check_table_name(const char *table);
+
 /** answers[channel_count], zeroed; NULL: no memory. */
 struct rps_answer *rps_answers_create(const rps_client *client);
 void rps_answers_destroy(const rps_client *client, struct rps_answer *answers);

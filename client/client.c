@@ -68,6 +68,12 @@ rps_client_all_alive(const rps_client *client)
     return RPS_OK;
 }
 
+uint32_t
+rps_server_count(const rps_client *client)
+{
+    return client != NULL ? client->channel_count : 0;
+}
+
 rps_status
 rps_client_one_alive(const rps_client *client, uint32_t ps)
 {

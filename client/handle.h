@@ -23,6 +23,7 @@ struct rps_embedding_table {
     rps_embedding_table *next; /* rps_client.tables */
     uint64_t id;
     rps_table_spec spec;
+    bool retired; /* dropped, or another table has its name now */
 };
 
 struct rps_client {
@@ -70,7 +71,7 @@ rps_status rps_client_one_alive(const rps_client *client, uint32_t ps);
 /** Every request from now on carries this epoch; no decision is owed. */
 void rps_client_set_epoch(rps_client *client, uint32_t epoch);
 
-/** Handle of an opened table, or NULL. */
+/** Handle of an opened table that is not retired, or NULL. */
 rps_embedding_table *rps_client_find_table(
         const rps_client *client, uint64_t id);
 

@@ -15,7 +15,7 @@ rps_client_find_table(const rps_client *client, uint64_t id)
 {
     rps_embedding_table *table = client->tables;
 
-    while (table != NULL && table->id != id) {
+    while (table != NULL && (table->id != id || table->retired)) {
         table = table->next;
     }
     return table;
@@ -118,6 +118,12 @@ rps_get_embedding_table(rps_client *client, const rps_table_spec *spec,
     status = open_everywhere(client, spec, id);
     if (status != RPS_OK) {
         return status;
+    }
+    if (table != NULL && rps_spec_identity_differs(&table->spec, spec)) {
+        /* dropped by somebody and made anew: tickets of the old one still
+         * have its dimension */
+        table->retired = true;
+        table = NULL;
     }
     if (table == NULL) {
         table = calloc(1, sizeof(*table));

@@ -151,6 +151,41 @@ typedef struct rps_decision {
     uint64_t save_step; /**< async: end this step, then save; 0: none */
 } rps_decision;
 
+/** What a pass of eviction did, at one server or summed. */
+typedef struct rps_eviction {
+    uint64_t examined;     /**< rows looked at: none where no rule evicts */
+    uint64_t cold;         /**< rows evicted: idle longer than max_cold_* */
+    uint64_t full;         /**< rows evicted: beyond the memory limit */
+    uint64_t bytes_before; /**< what the tables took */
+    uint64_t bytes_after;
+} rps_eviction;
+
+#define RPS_HOT_MAX 512u /**< keys that rps_hot_keys() can tell */
+
+/** A key that is pushed often. */
+typedef struct rps_hot {
+    uint64_t key;
+    uint64_t count; /**< about how often; older pushes fade */
+    uint64_t error; /**< count may be too large by this */
+} rps_hot;
+
+/**
+ * Where a scan is: zeroed, it is at the beginning. Belongs to no process: it
+ * may be stored and go on later.
+ */
+typedef struct rps_scan {
+    uint32_t ps;   /**< server that is asked next */
+    uint32_t done; /**< not 0: the end */
+    uint64_t place, hash, key;
+} rps_scan;
+
+/** A row as a scan sees it. */
+typedef struct rps_scanned {
+    uint64_t key;
+    uint32_t uses; /**< pushes, an estimate (18 % standard deviation) */
+    uint32_t last; /**< low 24 bits of the tick of its last push */
+} rps_scanned;
+
 /**
  * Fill *options with the defaults.
  *
@@ -208,6 +243,14 @@ RPS_API int rps_client_fd(const rps_client *client);
  * Threads: any.
  */
 RPS_API const rps_cluster *rps_client_cluster(const rps_client *client);
+
+/**
+ * Servers that this client asks: those of the job; 1: embedded, or an
+ * evaluator's; 0: no client.
+ *
+ * Threads: any.
+ */
+RPS_API uint32_t rps_server_count(const rps_client *client);
 
 /**
  * Open a table, creating it where it is not there yet, on every PS. A name
@@ -348,6 +391,101 @@ RPS_API RPS_NODISCARD rps_status rps_assign_rows(
 RPS_API RPS_NODISCARD rps_status rps_refresh(rps_embedding_table *table,
         size_t n, const uint64_t *keys, uint64_t since, float *rows,
         size_t *changed_out);
+
+/**
+ * Change policy fields of a table, on every PS: hyper-parameters, clipping,
+ * admission, max_cold_*, keep_min_rows, memory_limit, on_full, … The fields
+ * that are not named stay. On each PS the change is one cut between two
+ * requests; a step of sync that spans it may see it at one PS before another.
+ * The handle's spec, where this client has the table open, follows.
+ *
+ * Shapes:  fields_json is an object of the spec's fields by name,
+ *          {"learning_rate": 0.01, "on_full": "evict-lru"}.
+ * Owns:    borrows both texts for the call.
+ * Threads: the client's.
+ * Errors:  RPS_E_INVAL (no such field, a value out of range; named),
+ *          RPS_E_MISMATCH (an identity field; or the servers' specs differ),
+ *          RPS_E_NOT_FOUND (no such table), RPS_E_RETRY_LATER (an
+ *          rps_evict_rows of the table runs), RPS_E_UNSUPPORTED; the usual.
+ *          Where some servers have changed it and others have not, the words
+ *          name both: repeat the call.
+ */
+RPS_API RPS_NODISCARD rps_status rps_alter_table(
+        rps_client *client, const char *table, const char *fields_json);
+
+/**
+ * Erase rows, and what was counted of their keys towards admission. Absent
+ * keys are no error. A key that comes back starts fresh.
+ *
+ * Shapes:  keys[n], duplicates allowed.
+ * Units:   *erased_out (may be NULL) counts rows; on error those that are
+ *          gone.
+ * Owns:    borrows keys for the call.
+ * Threads: the client's.
+ * Errors:  RPS_E_NOT_FOUND (no such table), RPS_E_INVAL (of a dense variable,
+ *          too), RPS_E_LIMIT (keys of a call); the usual. What is done stays
+ *          done; repeating it is safe.
+ */
+RPS_API RPS_NODISCARD rps_status rps_erase_rows(rps_client *client,
+        const char *table, size_t n, const uint64_t *keys,
+        uint64_t *erased_out);
+
+/**
+ * Evict now: one pass over every row, at all servers at once: what is cold,
+ * what exceeds the memory limit, then compaction. Without it the servers do
+ * the same in slices. Waits for the end of the pass, whatever
+ * request_timeout_ms is.
+ *
+ * Shapes:  each_out[rps_server_count()], or NULL.
+ * Owns:    borrows table for the call; NULL: every table.
+ * Threads: the client's.
+ * Errors:  RPS_E_NOT_FOUND (no such table), RPS_E_INVAL (a dense variable),
+ *          RPS_E_RETRY_LATER (too many requests wait); the usual.
+ */
+RPS_API RPS_NODISCARD rps_status rps_evict_rows(rps_client *client,
+        const char *table, rps_eviction *sum_out, rps_eviction *each_out);
+
+/**
+ * Drop a table at every PS: its rows, counts and hot keys are gone, its name
+ * is free. This client's handle of it is dead, other clients' get
+ * RPS_E_NOT_FOUND. Gradients of a sync step that were pushed to it and not
+ * applied yet are void.
+ *
+ * Units:   *rows_out (may be NULL) counts the rows that it had.
+ * Threads: the client's.
+ * Errors:  RPS_E_NOT_FOUND (no such table), RPS_E_INVAL (a dense variable of
+ *          a job, and this is not its chief), RPS_E_RETRY_LATER (an
+ *          rps_evict_rows of the table runs); the usual. Where some servers
+ *          have dropped it and others have not, the words name both.
+ */
+RPS_API RPS_NODISCARD rps_status rps_drop_table(
+        rps_client *client, const char *table, uint64_t *rows_out);
+
+/**
+ * The keys that are pushed most often, the first most, over all servers. From
+ * a sample of one key in 64.
+ *
+ * Shapes:  keys[max]; *count_out of them are filled, at most RPS_HOT_MAX.
+ * Threads: the client's.
+ * Errors:  RPS_E_NOT_FOUND (no such table); the usual.
+ */
+RPS_API RPS_NODISCARD rps_status rps_hot_keys(rps_client *client,
+        const char *table, size_t max, rps_hot *keys, size_t *count_out);
+
+/**
+ * The next keys of a table that have a row; *scan moves on. Begin with a
+ * zeroed one and call until scan->done. A key that has a row during the whole
+ * scan is seen once, whatever grows or is evicted meanwhile; one that comes
+ * or goes is seen once or never.
+ *
+ * Shapes:  rows[max]; *count_out of them are filled; 0: the end.
+ * Threads: the client's.
+ * Errors:  RPS_E_NOT_FOUND (no such table), RPS_E_INVAL (a scan of another
+ *          cluster); the usual. On error *scan stays where it was.
+ */
+RPS_API RPS_NODISCARD rps_status rps_scan_rows(rps_client *client,
+        const char *table, rps_scan *scan, size_t max, rps_scanned *rows,
+        size_t *count_out);
 
 /**
  * Chief only: begin the job (again) on every PS. `step` 0 empties the

@@ -105,7 +105,8 @@ enum rps_admission {
  *
  * Identity (a second request with another value is MISMATCH): name, dim,
  * value_dtype, optimizer, initializer*, seed, dense_elements. The rest is
- * policy: a second request cannot change it either, ALTER_TABLE does.
+ * policy: a second request with another value is MISMATCH, too;
+ * rps_alter_table() changes it.
  */
 typedef struct rps_table_spec {
     uint32_t struct_bytes; /**< set by _init; tells versions apart */

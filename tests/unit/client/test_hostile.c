@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A server that lies. It answers HELLO and tables as it should, and a lookup
- * with one thing wrong: the client must refuse all of it, keep the caller's
- * array as it was and close the connection.
+ * or a scan with one thing wrong: the client must refuse all of it, keep the
+ * caller's array as it was and close the connection.
  */
 #include "base/hash.h"
 #include "proto/message.h"
@@ -32,7 +32,14 @@ enum lie {
     LIE_MORE,
     LIE_HANG_UP,
     LIE_HALF_A_FRAME,
-    LIE_COUNT
+    LIE_COUNT, /* of lookups; those that follow are of scans */
+    LIE_MORE_KEYS_THAN_ASKED = LIE_COUNT,
+    LIE_LESS_META_THAN_KEYS,
+    LIE_NO_META,
+    LIE_NO_CURSOR,
+    LIE_END_WITH_KEYS,
+    LIE_ANOTHER_SCAN,
+    LIE_END
 };
 
 struct liar {
@@ -100,6 +107,38 @@ answer_lookup(int fd, struct rps_header header, uint64_t table, uint64_t keys,
     send_built(fd, &builder, lie);
 }
 
+/* A scan that asks for two keys. */
+static void
+answer_scan(int fd, struct rps_header header, enum lie lie)
+{
+    const uint64_t keys[3] = {5, 6, 7};
+    const uint32_t meta[3] = {0};
+    const char *text =
+            lie == LIE_NO_CURSOR ? "{\"place\":\"3\"}"
+            : lie == LIE_END_WITH_KEYS
+                    ? "{\"place\":\"3\",\"hash\":\"1\",\"key\":\"6\","
+                      "\"end\":true}"
+                    : "{\"place\":\"3\",\"hash\":\"1\",\"key\":\"6\","
+                      "\"end\":false}";
+    struct rps_builder builder;
+    struct rps_section section = {
+            .table_id = rps_table_id("emb") ^ (lie == LIE_ANOTHER_SCAN),
+            .kind = RPS_SECTION_KEYS,
+            .count = lie == LIE_MORE_KEYS_THAN_ASKED ? 3 : 2};
+
+    header.flags = RPS_FLAG_REPLY;
+    header.status = 0;
+    rps_builder_begin(&builder, &header, 3);
+    rps_builder_add(&builder, &section, keys);
+    section.kind = RPS_SECTION_META;
+    section.count -= lie == LIE_LESS_META_THAN_KEYS;
+    if (lie != LIE_NO_META) {
+        rps_builder_add(&builder, &section, meta);
+    }
+    rps_builder_add_text(&builder, text, strlen(text));
+    send_built(fd, &builder, lie);
+}
+
 /* One request; false: hang up. */
 static bool
 serve_one(int fd, enum lie lie)
@@ -136,6 +175,22 @@ serve_one(int fd, enum lie lie)
         answer_text(fd, header, text);
         return true;
     }
+    case RPS_OP_SCAN:
+        answer_scan(fd, header, lie);
+        return true;
+    case RPS_OP_HOT_KEYS: /* not a pair of numbers */
+        answer_text(fd, header, "{\"keys\":[[\"7\",\"2\"]]}");
+        return true;
+    case RPS_OP_EVICT:
+        answer_text(fd, header, "{\"tables\":[{\"examined\":-1}]}");
+        return true;
+    case RPS_OP_DROP:
+    case RPS_OP_ALTER_TABLE:
+        answer_text(fd, header, "{\"rows\":\"many\",\"spec\":{\"x\":1}}");
+        return true;
+    case RPS_OP_ERASE:
+        answer_text(fd, header, "{\"tables\":[]}");
+        return true;
     default:
         keys = rps_message_find(&message, RPS_SECTION_KEYS, 0);
         if (keys == NULL || lie == LIE_HANG_UP) {
@@ -217,6 +272,69 @@ START_TEST(reply_that_does_not_fit_reaches_no_array)
 }
 END_TEST
 
+/* A liar, and a client that is connected to it. */
+static rps_client *
+open_liar(struct liar *liar, enum lie lie, pthread_t *thread)
+{
+    struct servers servers = {.count = 1};
+
+    listen_as(liar, lie);
+    (void)snprintf(
+            servers.ps_hosts, sizeof(servers.ps_hosts), "%s", liar->hosts);
+    ck_assert_int_eq(pthread_create(thread, NULL, serve, liar), 0);
+    return servers_open_chief(&servers);
+}
+
+static void
+close_liar(struct liar *liar, rps_client *client, pthread_t thread)
+{
+    rps_client_close(client);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    (void)close(liar->listen_fd);
+}
+
+START_TEST(a_scan_that_does_not_fit_reaches_no_array)
+{
+    rps_scanned rows[2] = {{.key = 99}, {.key = 99}};
+    rps_scan scan = {0};
+    size_t count = 7;
+    struct liar liar;
+    pthread_t thread;
+    rps_client *client = open_liar(&liar, (enum lie)_i, &thread);
+
+    must_fail(rps_scan_rows(client, "emb", &scan, 2, rows, &count),
+            RPS_E_CORRUPT, "the reply to SCAN");
+    ck_assert_uint_eq(count, 0);
+    ck_assert_uint_eq(rows[0].key, 99);
+    ck_assert_uint_eq(scan.place, 0); /* it stays where it was */
+    close_liar(&liar, client, thread);
+}
+END_TEST
+
+START_TEST(texts_that_do_not_fit_are_corrupt)
+{
+    const uint64_t key = 1;
+    rps_eviction sum;
+    rps_hot hot[4];
+    size_t count = 7;
+    struct liar liar;
+    pthread_t thread;
+    rps_client *client = open_liar(&liar, LIE_NONE, &thread);
+
+    must_fail(rps_hot_keys(client, "emb", 4, hot, &count), RPS_E_CORRUPT,
+            "hot keys");
+    ck_assert_uint_eq(count, 0);
+    must_fail(rps_evict_rows(client, NULL, &sum, NULL), RPS_E_CORRUPT,
+            "whole report");
+    must_fail(rps_drop_table(client, "emb", NULL), RPS_E_CORRUPT, "rows");
+    must_fail(rps_alter_table(client, "emb", "{\"rho\":0.5}"), RPS_E_CORRUPT,
+            "legal spec");
+    must_fail(rps_erase_rows(client, "emb", 1, &key, NULL), RPS_E_CORRUPT,
+            "the reply to ERASE");
+    close_liar(&liar, client, thread);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -226,6 +344,9 @@ main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(
             tcase, reply_that_does_not_fit_reaches_no_array, 0, LIE_COUNT);
+    tcase_add_loop_test(tcase, a_scan_that_does_not_fit_reaches_no_array,
+            LIE_MORE_KEYS_THAN_ASKED, LIE_END);
+    tcase_add_test(tcase, texts_that_do_not_fit_are_corrupt);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
