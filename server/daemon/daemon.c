@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "server/daemon/listener.h"
 #include "server/daemon/loop.h"
+#include "server/daemon/pages.h"
 #include "server/daemon/peer_log.h"
 #include "server/daemon/signals.h"
 #include "server/service.h"
@@ -189,6 +190,9 @@ create_service(struct daemon *daemon)
             .checkpoint_dir = checkpoint_dir(options),
             .step_bytes_max = options->step_bytes_max,
             .step_timeout_ms = (uint32_t)(options->step_timeout * 1000.0),
+            .background = true,
+            .memory_limit = options->memory_limit,
+            .numa = options->numa,
             .event = on_service_event,
             .shutdown = on_service_shutdown,
             .context = daemon,
@@ -514,6 +518,7 @@ rps_daemon_run(const struct rps_options *options)
         return RPS_EXIT_INTERNAL;
     }
     raise_file_limit(options->connections_max);
+    rps_huge_pages_check(RPS_HUGE_PAGES_SETTING);
     daemon.shared.connections_max =
             options->connections_max < UINT32_MAX - RPS_CONN_SURPLUS_MAX
                     ? (uint32_t)options->connections_max

@@ -434,4 +434,5 @@ def test_help_lists_what_launch_takes_and_nothing_else():
         "--ps", "--workers", "--chief", "--evaluator", "--help", "--version",
         "--checkpoint-dir", "--job-id", "--job-seed", "--connect-timeout",
         "--step-timeout", "--step-bytes-max", "--log-level", "--log-format",
-        "--auth", "--loops", "--connections-max", "--drain-timeout"}
+        "--auth", "--loops", "--connections-max", "--memory-limit", "--numa",
+        "--drain-timeout"}
