@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/cli/args.h"
 
+#include "client/cli/key.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -139,7 +141,8 @@ rps_args_sort(const struct rps_tool *tool, int *argc, char **argv,
             if (!take_flag(tool, flag, end, argv, &i)) {
                 return false;
             }
-        } else if (argv[i][0] != '-') {
+        } else if (argv[i][0] != '-' ||
+                   (tool->takes_keys && rps_key_is_negative(argv[i]))) {
             if (!take_operand(tool, call, argv[i])) {
                 return false;
             }

@@ -12,6 +12,12 @@
 static const struct rps_tool *const tools[] = {
         &rps_tool_launch,
         &rps_tool_tables,
+        &rps_tool_hot,
+        &rps_tool_scan,
+        &rps_tool_alter,
+        &rps_tool_evict,
+        &rps_tool_erase,
+        &rps_tool_drop,
         &rps_tool_stats,
         &rps_tool_ping,
         &rps_tool_save,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recps stats: what each server of the job is doing. */
+#include "base/text.h"
 #include "client/cli/table_print.h"
 #include "client/cli/tool.h"
 
@@ -9,7 +10,8 @@ static const char usage[] =
         "usage: recps stats [--json] [OPTION]...\n"
         "\n"
         "Show each server of a running job: epoch, step, mode, members,\n"
-        "requests and connections. --json prints each server's STAT whole.\n";
+        "requests, connections and what its tables take. --json prints each\n"
+        "server's STAT whole.\n";
 
 /* Requests served, all opcodes; those with an error in *errors_out. */
 static json_int_t
@@ -49,6 +51,7 @@ add_row(struct rps_table_print *print, const rps_cluster *cluster, uint32_t ps,
 {
     json_t *members = json_object_get(stat, "members");
     const char *mode = json_string_value(json_object_get(stat, "mode"));
+    char size[32];
     json_int_t errors = 0;
     json_int_t requests = count_requests(stat, &errors);
 
@@ -71,17 +74,21 @@ add_row(struct rps_table_print *print, const rps_cluster *cluster, uint32_t ps,
     rps_table_print_cell(print, "%" JSON_INTEGER_FORMAT,
             json_integer_value(json_object_get(stat, "connections")));
     rps_table_print_cell(print, "%s",
+            rps_format_bytes((uint64_t)json_integer_value(
+                                     json_object_get(stat, "memory_used")),
+                    size));
+    rps_table_print_cell(print, "%s",
             json_is_true(json_object_get(stat, "unsaved")) ? "yes" : "no");
 }
 
 static int
 print_text(const rps_cluster *cluster, const json_t *stats)
 {
-    struct rps_table_print print = {.columns = 10,
+    struct rps_table_print print = {.columns = 11,
             .titles = {"ps", "address", "epoch", "step", "mode", "members",
-                    "requests", "errors", "connections", "unsaved"},
+                    "requests", "errors", "connections", "memory", "unsaved"},
             .right = {true, false, true, true, false, true, true, true, true,
-                    false}};
+                    true, false}};
     json_t *stat;
     size_t i;
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define RPS_COLUMNS_MAX 10
+#define RPS_COLUMNS_MAX 12
 
 /** Zeroed with columns and titles set it is an empty table. */
 struct rps_table_print {

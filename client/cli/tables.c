@@ -11,7 +11,9 @@
 static const char usage[] =
         "usage: recps tables [--json] [OPTION]...\n"
         "\n"
-        "List the tables of a running job: rows and bytes over all servers.\n";
+        "List the tables of a running job, summed over all servers: rows and\n"
+        "bytes; pending: keys that wait for their row (admission); evicted\n"
+        "rows: cold, and over the memory limit; refused: keys without room.\n";
 
 static void
 add_number(json_t *table, const json_t *part, const char *field)
@@ -61,6 +63,14 @@ merge_part(json_t *tables, json_t *part)
     add_number(table, part, "bytes");
     add_number(table, part, "lookups");
     add_number(table, part, "pushes");
+    add_number(table, part, "inserted");
+    add_number(table, part, "unadmitted");
+    add_number(table, part, "admission_keys");
+    add_number(table, part, "admission_bytes");
+    add_number(table, part, "evicted_cold");
+    add_number(table, part, "evicted_full");
+    add_number(table, part, "erased");
+    add_number(table, part, "dropped");
 }
 
 static json_t *
@@ -82,13 +92,18 @@ merge(const json_t *stats)
     return tables;
 }
 
+/* The last columns. */
+static const char *const counts[] = {
+        "admission_keys", "evicted_cold", "evicted_full", "dropped"};
+
 static int
 print_text(const json_t *tables)
 {
-    struct rps_table_print print = {.columns = 6,
+    struct rps_table_print print = {.columns = 10,
             .titles = {"table", "dim", "optimizer", "rows", "bytes",
-                    "bytes/row"},
-            .right = {false, true, false, true, true, true}};
+                    "bytes/row", "pending", "cold", "full", "refused"},
+            .right = {false, true, false, true, true, true, true, true, true,
+                    true}};
     json_t *table;
     size_t i;
 
@@ -112,6 +127,10 @@ print_text(const json_t *tables)
             rps_table_print_cell(&print, "%.1f", (double)bytes / (double)rows);
         } else {
             rps_table_print_cell(&print, "-");
+        }
+        for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
+            rps_table_print_cell(&print, "%" JSON_INTEGER_FORMAT,
+                    json_integer_value(json_object_get(table, counts[k])));
         }
     }
     return rps_table_print_end(&print) ? RPS_TOOL_OK : RPS_TOOL_FAILED;

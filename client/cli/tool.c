@@ -170,6 +170,12 @@ rps_tool_stat_all(rps_client *client, const char *tool, uint32_t ps_count,
     return list;
 }
 
+void
+rps_tool_answered(void)
+{
+    answered = true;
+}
+
 int
 rps_tool_print_json(json_t *value)
 {

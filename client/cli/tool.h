@@ -26,7 +26,7 @@ enum rps_tool_exit {
     RPS_TOOL_FAILED = 70
 };
 
-#define RPS_TOOL_OPERANDS_MAX 8
+#define RPS_TOOL_OPERANDS_MAX 1024
 
 /** A flag that only one subcommand has. */
 struct rps_tool_flag {
@@ -51,6 +51,7 @@ struct rps_tool {
     struct rps_tool_flag *flags; /* NULL: none */
     uint32_t scope;              /* of its options */
     int operands_max;
+    bool takes_keys;    /* "-5" is an operand */
     bool runs_command;  /* takes "-- COMMAND" */
     bool makes_cluster; /* TF_CONFIG of the caller is not its business */
     int (*run)(const struct rps_tool_call *call);
@@ -58,6 +59,12 @@ struct rps_tool {
 
 extern const struct rps_tool rps_tool_launch;
 extern const struct rps_tool rps_tool_tables;
+extern const struct rps_tool rps_tool_alter;
+extern const struct rps_tool rps_tool_erase;
+extern const struct rps_tool rps_tool_evict;
+extern const struct rps_tool rps_tool_hot;
+extern const struct rps_tool rps_tool_scan;
+extern const struct rps_tool rps_tool_drop;
 extern const struct rps_tool rps_tool_stats;
 extern const struct rps_tool rps_tool_ping;
 extern const struct rps_tool rps_tool_save;
@@ -96,6 +103,9 @@ int rps_tool_client_failed(
  */
 json_t *rps_tool_stat_all(rps_client *client, const char *tool,
         uint32_t ps_count, bool digests, int *code_out);
+
+/** stdout has its object, whatever follows. */
+void rps_tool_answered(void);
 
 /** Print a JSON value on one line and release it. Returns an exit code. */
 int rps_tool_print_json(json_t *value);

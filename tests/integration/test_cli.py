@@ -90,7 +90,7 @@ def test_tables_are_summed_over_the_servers(cluster):
     assert run.returncode == 0, run.stderr
     head, line = run.stdout.splitlines()
     assert head.split() == ["table", "dim", "optimizer", "rows", "bytes",
-                            "bytes/row"]
+                            "bytes/row", "pending", "cold", "full", "refused"]
     assert line.split()[:4] == ["emb", "4", "sgd", "100"]
 
 

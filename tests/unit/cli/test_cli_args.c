@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/cli/args.h"
+#include "client/cli/key.h"
 #include "tests/unit/suite.h"
 
 #include <string.h>
@@ -38,6 +39,8 @@ sort(const struct rps_tool *tool, const char *line)
 
 static const struct rps_tool launch = {
         .name = "launch", .flags = flags, .runs_command = true};
+static const struct rps_tool erase = {
+        .name = "erase", .operands_max = 4, .takes_keys = true};
 static const struct rps_tool verify = {.name = "verify", .operands_max = 1};
 
 START_TEST(own_flags_are_taken_and_options_stay)
@@ -107,6 +110,43 @@ START_TEST(values_are_known_from_the_table_of_options)
 }
 END_TEST
 
+START_TEST(a_negative_number_is_an_operand_where_keys_are)
+{
+    ck_assert(sort(&erase, "recps emb -5 --json -- -7"));
+    ck_assert_int_eq(call.operand_count, 3);
+    ck_assert_str_eq(call.operands[1], "-5");
+    ck_assert_str_eq(call.operands[2], "-7");
+    ck_assert_int_eq(argc, 2);
+    ck_assert(sort(&erase, "recps emb -x"));
+    ck_assert_int_eq(call.operand_count, 1);
+    ck_assert(sort(&verify, "recps -5"));
+    ck_assert_int_eq(call.operand_count, 0);
+}
+END_TEST
+
+START_TEST(keys_are_decimal_negative_or_hex)
+{
+    static const struct {
+        const char *text;
+        uint64_t key;
+    } good[] = {{"0", 0}, {"18446744073709551615", UINT64_MAX},
+            {"-1", UINT64_MAX}, {"-9223372036854775808", 1ull << 63},
+            {"0x0", 0}, {"0xFf", 255}, {"0Xffffffffffffffff", UINT64_MAX}};
+    static const char *const bad[] = {"", "-", "x", "1x", "0x", "1.5", " 1",
+            "1 ", "18446744073709551616", "-9223372036854775809",
+            "0x10000000000000000", "--1", "-0x1"};
+    uint64_t key = 0;
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        ck_assert_msg(rps_key_parse(good[i].text, &key), "%s", good[i].text);
+        ck_assert_uint_eq(key, good[i].key);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ck_assert_msg(!rps_key_parse(bad[i], &key), "%s", bad[i]);
+    }
+}
+END_TEST
+
 int
 main(void)
 {
@@ -119,6 +159,8 @@ main(void)
     tcase_add_test(tcase, an_operand_may_stand_before_between_and_after);
     tcase_add_test(tcase, too_many_operands_and_missing_values_are_refused);
     tcase_add_test(tcase, values_are_known_from_the_table_of_options);
+    tcase_add_test(tcase, a_negative_number_is_an_operand_where_keys_are);
+    tcase_add_test(tcase, keys_are_decimal_negative_or_hex);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys as an operator writes them. */
+#ifndef RPS_CLIENT_CLI_KEY_H
+#define RPS_CLIENT_CLI_KEY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** "18446744073709551615", "-1" (as a 64-bit id with sign) or "0xff". */
+bool rps_key_parse(const char *text, uint64_t *key_out);
+
+/** "-5" is an operand, not a flag. */
+bool rps_key_is_negative(const char *text);
+
+#endif /* RPS_CLIENT_CLI_KEY_H */
