@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What went wrong in systems that do the same job, as the right behaviour.
+ * Each test names the system and its issue; tests/README.md lists them all,
+ * also those that stand in other files.
+ */
+#include "base/spec.h"
+#include "tests/unit/embedding/pattern.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true /* the process's memory is mostly the sanitizer's */
+#else
+#define SANITIZED false
+#endif
+
+#define MIB ((uint64_t)1 << 20)
+
+#define OVERHEAD_MAX      48.0
+#define OVERHEAD_MEAN_MAX 40.0
+
+static const uint64_t reserved_elsewhere[] = {0, 1, 2, UINT64_MAX,
+        UINT64_MAX - 1, UINT64_MAX - 2, UINT64_MAX - 4, INT64_MAX,
+        UINT64_C(1) << 63, (UINT64_C(1) << 63) + 1};
+#define RESERVED (sizeof(reserved_elsewhere) / sizeof(reserved_elsewhere[0]))
+
+/* A read_only lookup finds the key, and its row is right. */
+static bool
+holds(struct rps_table *table, uint64_t key)
+{
+    float row[PATTERN_DIM];
+
+    look_up(table, 1, &key, true, row, sizeof(row));
+    return pattern_row_is_right(table, key, row);
+}
+
+/* keys 1000, 1001, ...: none of those above */
+static void
+push_range(struct rps_table *table, uint64_t first, uint64_t count)
+{
+    uint64_t keys[4096];
+
+    for (uint64_t at = 0; at < count;) {
+        const size_t n =
+                count - at < 4096 ? (size_t)(count - at) : (size_t)4096;
+        for (size_t i = 0; i < n; i++) {
+            keys[i] = first + at + i;
+        }
+        pattern_push(table, 1, n, keys);
+        at += n;
+    }
+}
+
+static uint64_t
+bytes_of(struct rps_table *table)
+{
+    struct rps_table_stats stats;
+
+    rps_table_stats_of(table, &stats);
+    return stats.bytes;
+}
+
+/* Bytes of this process in memory. */
+static uint64_t
+resident(void)
+{
+    unsigned long size = 0;
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%lu %lu", &size, &pages), 2);
+    fclose(file);
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* DeepRec 1003: a lookup of -1, -2, -5 hangs, as they mean empty and deleted.
+ * HugeCTR 432: core dump when the data has -1 and -2. */
+START_TEST(keys_that_others_reserve_are_stored_first)
+{
+    const rps_table_spec spec = pattern_spec(_i);
+    struct rps_table *table = table_of(&spec);
+
+    for (size_t i = 0; i < RESERVED; i++) {
+        float row[PATTERN_DIM];
+        look_up(table, 1, &reserved_elsewhere[i], true, row, sizeof(row));
+        ck_assert(pattern_is_absent(row));
+        pattern_push(table, 1, 1, &reserved_elsewhere[i]);
+        ck_assert(holds(table, reserved_elsewhere[i]));
+        ck_assert_uint_eq(rows_of(table), i + 1);
+    }
+    push_range(table, 1000, 50000);
+    for (size_t i = 0; i < RESERVED; i++) {
+        ck_assert(holds(table, reserved_elsewhere[i]));
+    }
+    rps_table_destroy(table);
+}
+END_TEST
+
+START_TEST(keys_that_others_reserve_are_stored_last)
+{
+    const rps_table_spec spec = pattern_spec(_i);
+    struct rps_table *table = table_of(&spec);
+
+    push_range(table, 1000, 50000);
+    pattern_push(table, 1, RESERVED, reserved_elsewhere);
+    for (size_t i = 0; i < RESERVED; i++) {
+        ck_assert(holds(table, reserved_elsewhere[i]));
+    }
+    ck_assert_uint_eq(rows_of(table), 50000 + RESERVED);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* HugeCTR 76 and 104: evaluation meets a key that training never saw, an
+ * assertion fires, the job is dead. */
+START_TEST(an_unseen_key_in_evaluation_is_counted_and_creates_nothing)
+{
+    const rps_table_spec spec = pattern_spec(_i);
+    struct rps_table *table = table_of(&spec);
+    struct rps_table_stats stats;
+
+    push_range(table, 1000, 10);
+    for (uint64_t key = 1005; key < 1020; key++) {
+        float row[PATTERN_DIM];
+        look_up(table, 1, &key, true, row, sizeof(row));
+        ck_assert(pattern_is_absent(row) == (key >= 1010));
+    }
+    rps_table_stats_of(table, &stats);
+    ck_assert_uint_eq(stats.rows, 10);
+    ck_assert_uint_eq(stats.lookups, 15);
+    ck_assert_uint_eq(stats.missing, 10);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* value and slots of one key after a push of these gradients */
+static struct seen_row
+row_after(const rps_table_spec *spec, size_t n, const float *gradients)
+{
+    const uint64_t keys[3] = {8, 8, 8};
+    const float before[4] = {0.25f, -0.5f, 0.125f, 1.0f};
+    struct rps_table *table = table_of(spec);
+    struct seen_row seen;
+
+    push(table, 1, 1, keys, before);
+    push(table, 2, n, keys, gradients);
+    seen = see(table, 8, rps_spec_slot_floats(spec));
+    rps_table_destroy(table);
+    return seen;
+}
+
+/* TorchRec 1298: with many duplicates in a batch the result is another than
+ * the reference's. Ours: their sum, one step. Powers of two: the sum is
+ * exact, so that every bit must agree. */
+START_TEST(duplicates_of_a_push_are_their_sum_for_each_optimizer)
+{
+    const float parts[12] = {1, 2, -4, 0.5f, 8, -1, 2, 0.25f, -2, 1, 1, 4};
+    const float sum[4] = {7, 2, -1, 4.75f};
+    const rps_table_spec spec = spec_of(4, (enum rps_optimizer)_i);
+    struct seen_row apart, summed;
+
+    if (rps_table_spec_check(&spec, NULL, 0) != RPS_OK) {
+        return; /* not in this build: test_spec.c says which are */
+    }
+    apart = row_after(&spec, 3, parts);
+    summed = row_after(&spec, 1, sum);
+    ck_assert(apart.found && summed.found);
+    ck_assert_mem_eq(apart.content, summed.content,
+            apart.floats * sizeof(*apart.content));
+}
+END_TEST
+
+/* TensorFlow Recommenders Addons, pull request 376: the same id comes from
+ * two ranks, the insert overwrites, one gradient is lost. */
+START_TEST(pushes_of_one_new_key_add_up)
+{
+    const rps_table_spec spec = pattern_spec(0);
+    const uint64_t key = 12;
+    struct rps_table *table = table_of(&spec);
+    float row[PATTERN_DIM];
+
+    for (int64_t k = 1; k <= 50; k++) {
+        pattern_push(table, (uint64_t)(k + 1) / 2, 1, &key);
+        read_row(table, key, row);
+        ck_assert_int_eq(pattern_count(key, row), k);
+    }
+    rps_table_destroy(table);
+}
+END_TEST
+
+#define WRITERS    4u
+#define INCREMENTS 1500u
+
+static void *
+increment(void *table)
+{
+    const uint64_t keys[2] = {UINT64_MAX, 4};
+
+    for (uint64_t step = 1; step <= INCREMENTS; step++) {
+        pattern_push(table, step, 2, keys);
+    }
+    return NULL;
+}
+
+/* TensorFlow Recommenders Addons, pull request 133: read, add and set race
+ * between workers. */
+START_TEST(n_threads_times_m_increments_are_exactly_n_m)
+{
+    const rps_table_spec spec = pattern_spec(0);
+    struct rps_table *table = table_of(&spec);
+    pthread_t threads[WRITERS];
+    float row[PATTERN_DIM];
+
+    for (size_t i = 0; i < WRITERS; i++) {
+        ck_assert_int_eq(
+                pthread_create(&threads[i], NULL, increment, table), 0);
+    }
+    for (size_t i = 0; i < WRITERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    read_row(table, 4, row);
+    ck_assert_int_eq(pattern_count(4, row), WRITERS * INCREMENTS);
+    read_row(table, UINT64_MAX, row);
+    ck_assert_int_eq(pattern_count(UINT64_MAX, row), WRITERS * INCREMENTS);
+    rps_table_destroy(table);
+}
+END_TEST
+
+static void *
+push_noise(void *table)
+{
+    uint64_t random = 77;
+    uint64_t keys[32];
+    float gradients[32 * 4];
+
+    for (uint64_t step = 1; step <= 400; step++) {
+        for (size_t i = 0; i < 32 * 4; i++) {
+            gradients[i] = random_float(&random) * ldexpf(1.0f, -(int)(i % 40));
+            keys[i / 4] = random_next(&random) % 8;
+        }
+        push(table, step, 32, keys, gradients);
+    }
+    return NULL;
+}
+
+/* The second slot of adam is a mean of squares. */
+static rps_status
+check_square(void *context, const struct rps_row_view *row)
+{
+    size_t *wrong = context;
+
+    for (size_t j = 0; j < 4; j++) {
+        *wrong += !(row->slots[4 + j] >= 0.0f) ||
+                  !isfinite(((const float *)row->value)[j]);
+    }
+    return RPS_OK;
+}
+
+/* DeepRec 797: async Adam reads v twice around another's write, it goes
+ * negative, its root is NaN. */
+START_TEST(adams_second_moment_is_never_negative_under_races)
+{
+    struct rps_table *table = table_new(4, RPS_OPTIMIZER_ADAM);
+    pthread_t threads[2];
+    size_t wrong = 0;
+
+    ck_assert_int_eq(pthread_create(&threads[0], NULL, push_noise, table), 0);
+    ck_assert_int_eq(pthread_create(&threads[1], NULL, push_noise, table), 0);
+    for (int i = 0; i < 200; i++) {
+        rps_table_visit(table, check_square, &wrong);
+    }
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    rps_table_visit(table, check_square, &wrong);
+    ck_assert_uint_eq(wrong, 0);
+    ck_assert_uint_eq(rows_of(table), 8);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* TensorFlow Recommenders Addons 429: NaN in the embedding after an async
+ * apply. */
+START_TEST(a_nan_is_refused_counted_and_its_key_named)
+{
+    const rps_table_spec spec = spec_of(2, (enum rps_optimizer)_i);
+    const uint64_t keys[4] = {1, 2, 3, 4};
+    const float gradients[8] = {1, 1, NAN, 1, 1, -INFINITY, 1, 1};
+    struct rps_table *table = NULL;
+    struct rps_apply_report report;
+    struct rps_table_stats stats;
+    float row[2];
+
+    if (rps_table_spec_check(&spec, NULL, 0) != RPS_OK) {
+        return;
+    }
+    table = table_of(&spec);
+    report = push(table, 1, 4, keys, gradients);
+    ck_assert_uint_eq(report.applied, 2);
+    ck_assert_uint_eq(report.nonfinite, 2);
+    ck_assert_uint_eq(report.nonfinite_key, 2);
+    rps_table_stats_of(table, &stats);
+    ck_assert_uint_eq(stats.nonfinite, 2);
+    ck_assert_uint_eq(stats.rows, 2);
+    for (uint64_t key = 1; key <= 4; key++) {
+        read_row(table, key, row);
+        ck_assert(isfinite(row[0]) && isfinite(row[1]));
+    }
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* HierarchicalKV 239: at a full bucket the lock is gone before the vector is
+ * written. One shard, so that it passes each load on the way to its growths:
+ * whatever the load, every row is right. */
+START_TEST(every_row_is_right_at_every_load)
+{
+    const rps_table_spec spec = pattern_spec(_i);
+    struct rps_error error = {.text = ""};
+    struct rps_table *table = NULL;
+
+    ck_assert_int_eq(
+            rps_table_create_sharded(&table, &spec, 0, 0, &error), RPS_OK);
+    for (uint64_t count = 0; count < 6000; count += 16) {
+        push_range(table, 1000, count + 16); /* old ones step as well */
+        for (uint64_t key = 1000; key < 1000 + count + 16; key += 7) {
+            ck_assert_msg(holds(table, key), "key %llu of %llu",
+                    (unsigned long long)key, (unsigned long long)count + 16);
+        }
+    }
+    ck_assert_uint_eq(rows_of(table), 6000);
+    rps_table_destroy(table);
+}
+END_TEST
+
+static bool
+long_run(void)
+{
+    return getenv("RECPS_TEST_LONG") != NULL;
+}
+
+/* The first of the sizes at which memory is measured. */
+static uint64_t
+measured_rows(void)
+{
+    return (long_run() ? (uint64_t)8 : (uint64_t)1) * 1000000;
+}
+
+static struct rps_table *
+sgd_table(uint32_t dim)
+{
+    const rps_table_spec spec = spec_of(dim, RPS_OPTIMIZER_SGD);
+
+    return table_of(&spec);
+}
+
+/* Keys from *rows on, so that the table has `wanted`. */
+static void
+fill_to(struct rps_table *table, uint64_t *rows, uint64_t wanted)
+{
+    const size_t dim = rps_table_spec_of(table)->dim;
+    float *values = calloc(4096 * dim, sizeof(*values));
+    uint64_t keys[4096];
+
+    ck_assert_ptr_nonnull(values);
+    while (*rows < wanted) {
+        const size_t n =
+                wanted - *rows < 4096 ? (size_t)(wanted - *rows) : (size_t)4096;
+        for (size_t i = 0; i < n; i++) {
+            keys[i] = *rows + i;
+        }
+        ck_assert_int_eq(
+                rps_table_assign(table, n, keys, values, NULL, NULL, NULL),
+                RPS_OK);
+        *rows += n;
+    }
+    free(values);
+}
+
+/* HugeCTR 412: 84 GB of keys and vectors of dim 1 take ten times that.
+ * 16 sizes, evenly in the logarithm over one doubling; beyond the payload 24
+ * bytes a row on average, 28 at most. */
+START_TEST(what_a_row_costs_beyond_its_payload_is_bounded)
+{
+    const uint32_t dims[] = {1, 8, 64};
+    const uint32_t dim = dims[_i];
+    uint64_t rows = 0;
+    struct rps_table *table = sgd_table(dim);
+    const uint64_t start = resident();
+    double sum = 0.0;
+
+    if (!long_run() && dim > 8) {
+        rps_table_destroy(table);
+        return;
+    }
+    for (int i = 0; i < 16; i++) {
+        double overhead = 0.0;
+        fill_to(table, &rows,
+                (uint64_t)((double)measured_rows() * exp2(i / 16.0)));
+        overhead = (double)(SANITIZED ? bytes_of(table) : resident() - start) /
+                           (double)rows -
+                   4.0 * dim;
+        ck_assert_msg(overhead <= OVERHEAD_MAX, "dim %u, %llu rows: %.1f bytes",
+                dim, (unsigned long long)rows, overhead);
+        sum += overhead / 16.0;
+    }
+    ck_assert_msg(
+            sum <= OVERHEAD_MEAN_MAX, "dim %u: mean of %.1f bytes", dim, sum);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* libcuckoo 134, 7 and 109: doubling only: one row more than a power of two
+ * doubles what the table takes. */
+START_TEST(one_row_more_than_a_power_of_two_does_not_double_the_table)
+{
+    uint64_t rows = 0;
+    struct rps_table *table = sgd_table(8);
+
+    for (unsigned log2 = 16; log2 <= 20; log2++) {
+        uint64_t before = 0;
+        fill_to(table, &rows, UINT64_C(1) << log2);
+        before = bytes_of(table);
+        fill_to(table, &rows, (UINT64_C(1) << log2) + 1);
+        ck_assert_msg(bytes_of(table) <= before + before / 10,
+                "2^%u: from %llu to %llu", log2, (unsigned long long)before,
+                (unsigned long long)bytes_of(table));
+    }
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* The same reports: while it doubles, the old and the new stand. */
+START_TEST(growing_takes_a_tenth_more_than_the_end_at_most)
+{
+    uint64_t rows = 0;
+    struct rps_table *table = sgd_table(8);
+    uint64_t peak = 0;
+
+    for (uint64_t wanted = 4096; wanted <= 1000000; wanted += 4096) {
+        uint64_t now = 0;
+        fill_to(table, &rows, wanted);
+        now = bytes_of(table);
+        peak = now > peak ? now : peak;
+    }
+    ck_assert_uint_le(peak, bytes_of(table) + bytes_of(table) / 10);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* DeepRec 252: memory grows with every reload of the model. */
+START_TEST(making_and_dropping_a_table_50_times_leaves_memory_flat)
+{
+    uint64_t early = 0;
+
+    for (int i = 0; i < 50; i++) {
+        uint64_t rows = 0;
+        struct rps_table *table = sgd_table(16);
+        fill_to(table, &rows, 50000);
+        ck_assert_uint_eq(rows_of(table), 50000);
+        rps_table_destroy(table);
+        if (i == 4) {
+            early = resident();
+        }
+    }
+    if (!SANITIZED) {
+        ck_assert_uint_le(resident(), early + 4 * MIB);
+    }
+}
+END_TEST
+
+/* TensorFlow 38792, PyTorch 4169, FBGEMM 3750: a batch without ids crashes.
+ * Empty bags: test_rows.c of the client. */
+START_TEST(a_batch_without_keys_is_legal_everywhere)
+{
+    const rps_table_spec spec = pattern_spec(_i);
+    struct rps_table *table = table_of(&spec);
+    struct rps_table_stats stats;
+
+    push_range(table, 1000, 3);
+    look_up(table, 0, NULL, false, NULL, 0);
+    ck_assert_uint_eq(push(table, 2, 0, NULL, NULL).applied, 0);
+    ck_assert_int_eq(
+            rps_table_assign(table, 0, NULL, NULL, NULL, NULL, NULL), RPS_OK);
+    ck_assert_uint_eq(rps_table_changed(table, 0, NULL, 0, NULL, NULL), 0);
+    ck_assert_int_eq(rps_table_check_keys(table, 0, NULL, NULL), RPS_OK);
+    rps_table_stats_of(table, &stats);
+    ck_assert_uint_eq(stats.rows, 3);
+    ck_assert_uint_eq(stats.pushes, 2);
+    rps_table_destroy(table);
+}
+END_TEST
+
+static TCase *
+semantics(void)
+{
+    TCase *rules = tcase_create("semantics");
+
+    tcase_set_timeout(rules, 300);
+    tcase_add_loop_test(
+            rules, keys_that_others_reserve_are_stored_first, 0, PATTERN_KINDS);
+    tcase_add_loop_test(
+            rules, keys_that_others_reserve_are_stored_last, 0, PATTERN_KINDS);
+    tcase_add_loop_test(rules,
+            an_unseen_key_in_evaluation_is_counted_and_creates_nothing, 0,
+            PATTERN_KINDS);
+    tcase_add_loop_test(rules,
+            duplicates_of_a_push_are_their_sum_for_each_optimizer, 0,
+            RPS_OPTIMIZER_COUNT);
+    tcase_add_test(rules, pushes_of_one_new_key_add_up);
+    tcase_add_loop_test(rules, a_nan_is_refused_counted_and_its_key_named, 0,
+            RPS_OPTIMIZER_COUNT);
+    tcase_add_loop_test(
+            rules, every_row_is_right_at_every_load, 0, PATTERN_KINDS);
+    tcase_add_loop_test(
+            rules, a_batch_without_keys_is_legal_everywhere, 0, PATTERN_KINDS);
+    return rules;
+}
+
+static TCase *
+races(void)
+{
+    TCase *races = tcase_create("races");
+
+    tcase_set_timeout(races, 300);
+    tcase_add_test(races, n_threads_times_m_increments_are_exactly_n_m);
+    tcase_add_test(races, adams_second_moment_is_never_negative_under_races);
+    return races;
+}
+
+static TCase *
+memory(void)
+{
+    TCase *memory = tcase_create("memory");
+
+    tcase_set_timeout(memory, 900);
+    tcase_add_loop_test(
+            memory, what_a_row_costs_beyond_its_payload_is_bounded, 0, 3);
+    tcase_add_test(
+            memory, one_row_more_than_a_power_of_two_does_not_double_the_table);
+    tcase_add_test(memory, growing_takes_a_tenth_more_than_the_end_at_most);
+    tcase_add_test(
+            memory, making_and_dropping_a_table_50_times_leaves_memory_flat);
+    return memory;
+}
+
+int
+main(void)
+{
+    Suite *suite = suite_create("table_peers");
+
+    suite_add_tcase(suite, semantics());
+    suite_add_tcase(suite, races());
+    suite_add_tcase(suite, memory());
+    return run_suite(suite);
+}
