@@ -3,19 +3,20 @@
  * One update of a table. Three passes, so that running out of memory finds
  * nothing changed and no lock is held for long:
  *
- *   1  group the contributions by shard and distinct key   (no lock)
- *   2  each shard: count absent keys, reserve their rows    (its lock)
+ *   1  group the contributions by shard and distinct key    (group.h)
+ *   2  make sure that new rows have room                    (room.h)
  *   3  each shard, a slice of keys at a time: combine       (no lock)
- *      then create, step and stamp their rows               (its lock)
+ *      then find or create, step and stamp their rows       (its lock)
  *
- * Updates may run side by side: what one reserves no other takes, and a key
- * that another created meanwhile is found in pass 3.
+ * A slice goes through in bursts: the rows of a burst are asked for before
+ * the first one is stepped, so that many cache misses are in flight.
  */
 #include "base/hash.h"
 #include "embedding/combine.h"
 #include "embedding/group.h"
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
+#include "embedding/room.h"
 
 #include <assert.h>
 #include <math.h>
@@ -25,73 +26,23 @@
 
 #define SLICE_FLOATS ((size_t)65536) /* 256 KiB of sums stay in the L2 */
 #define SLICE_KEYS   256u            /* one lock's worth of steps */
+#define BURST        32u             /* rows asked for at once */
+#define LINE_BYTES   ((size_t)64)
 
 struct apply {
     struct rps_table *table;
     const struct rps_update *update;
     struct rps_apply_report *report;
     struct rps_grouping grouping;
+    struct rps_room room;
     struct rps_step step;
-    uint64_t *promised; /* [shard_count] rows reserved and not yet made */
-    float *sums;        /* [slice_keys][dim] */
-    float *before;      /* [dim + slot floats] the row before its step */
+    float *sums;      /* [slice_keys][dim] */
+    float *before;    /* [dim + slot floats] the row before its step */
+    size_t row_bytes; /* that a step reads and writes */
     size_t slice_keys;
+    size_t slice_start; /* its first group */
     struct rps_combined slice[SLICE_KEYS];
 };
-
-static uint64_t
-count_absent_locked(const struct apply *apply, size_t shard_index)
-{
-    const struct rps_grouping *grouping = &apply->grouping;
-    const struct rps_index *index = &apply->table->shards[shard_index].index;
-    uint64_t absent = 0;
-
-    for (size_t g = grouping->group_starts[shard_index];
-            g < grouping->group_starts[shard_index + 1]; g++) {
-        const struct rps_entry *entry =
-                &grouping->entries[grouping->groups[g].first];
-        absent += rps_index_find(index, entry->hash, entry->key).row == 0;
-    }
-    return absent;
-}
-
-static rps_status
-reserve(struct apply *apply)
-{
-    const struct rps_grouping *grouping = &apply->grouping;
-    rps_status status = RPS_OK;
-
-    for (size_t s = 0; s < apply->table->shard_count; s++) {
-        struct rps_shard *shard = &apply->table->shards[s];
-        uint64_t absent = 0;
-        if (grouping->group_starts[s] == grouping->group_starts[s + 1]) {
-            continue;
-        }
-        pthread_mutex_lock(&shard->lock);
-        absent = count_absent_locked(apply, s);
-        status = rps_shard_reserve_locked(shard, absent);
-        pthread_mutex_unlock(&shard->lock);
-        if (status != RPS_OK) {
-            return status;
-        }
-        apply->promised[s] = absent;
-    }
-    return RPS_OK;
-}
-
-static void
-release(struct apply *apply)
-{
-    for (size_t s = 0; s < apply->table->shard_count; s++) {
-        if (apply->promised[s] > 0) {
-            struct rps_shard *shard = &apply->table->shards[s];
-            pthread_mutex_lock(&shard->lock);
-            rps_shard_release_locked(shard, apply->promised[s]);
-            pthread_mutex_unlock(&shard->lock);
-            apply->promised[s] = 0;
-        }
-    }
-}
 
 /*
  * A step whose result is not finite (a huge gradient or rate) is taken back:
@@ -115,24 +66,16 @@ step_row_locked(
 
 /* False: the step was refused. */
 static bool
-step_key_locked(struct apply *apply, size_t shard_index,
-        const struct rps_combined *combined)
+step_key_locked(struct apply *apply, struct rps_shard *shard,
+        const struct rps_combined *combined, struct rps_index_place place)
 {
-    struct rps_table *table = apply->table;
-    struct rps_shard *shard = &table->shards[shard_index];
-    const uint64_t draw = rps_mix64(
-            rps_mix64(table->draws ^ combined->key) ^ apply->update->step);
-    struct rps_index_place place =
-            rps_index_find(&shard->index, combined->hash, combined->key);
+    const uint64_t draw =
+            rps_mix64(rps_mix64(apply->table->draws ^ combined->key) ^
+                      apply->update->step);
+    char *row = rps_shard_row_locked(shard, place);
     uint32_t *meta = NULL;
 
-    if (place.row == 0) {
-        assert(apply->promised[shard_index] > 0);
-        apply->promised[shard_index]--;
-        place = rps_table_new_row_locked(
-                table, shard, combined->hash, combined->key);
-    }
-    if (!step_row_locked(apply, rps_shard_row_locked(shard, place), combined)) {
+    if (!step_row_locked(apply, (float *)(void *)row, combined)) {
         return false;
     }
     meta = &place.line->meta[place.lane];
@@ -144,10 +87,10 @@ step_key_locked(struct apply *apply, size_t shard_index,
 
 /* What overflowed is refused like a gradient that was not finite. */
 static void
-refuse_sum(struct apply *apply, const struct rps_group *group)
+refuse_sum(struct apply *apply, size_t group)
 {
     struct rps_grouping *grouping = &apply->grouping;
-    const struct rps_entry *entry = &grouping->entries[group->first];
+    const struct rps_entry *entry = &grouping->entries[grouping->firsts[group]];
 
     if (grouping->nonfinite == 0) {
         grouping->nonfinite_key = entry->key;
@@ -159,26 +102,92 @@ refuse_sum(struct apply *apply, const struct rps_group *group)
     }
 }
 
+/*
+ * Creating a row moves lines, and may move rows: all rows of the burst are
+ * there before the place of any is kept.
+ */
+static void
+find_burst_locked(struct apply *apply, size_t shard_index, size_t start,
+        size_t n, struct rps_index_place *places)
+{
+    struct rps_shard *shard = &apply->table->shards[shard_index];
+    const struct rps_combined *combined = apply->slice + start;
+    bool moved = false;
+
+    for (size_t i = 0; i < n; i++) {
+        places[i] = (struct rps_index_place){.row = 0};
+        if (combined[i].gradient == NULL) {
+            moved |= rps_room_refuse_locked(
+                    &apply->room, shard_index, apply->slice_start + start + i);
+            continue;
+        }
+        places[i] = rps_index_find(
+                &shard->index, combined[i].hash, combined[i].key);
+        if (places[i].row == 0) {
+            (void)rps_room_place_locked(&apply->room, shard_index,
+                    combined[i].hash, combined[i].key);
+            moved = true;
+        }
+    }
+    for (size_t i = 0; moved && i < n; i++) {
+        if (combined[i].gradient != NULL) {
+            places[i] = rps_index_find(
+                    &shard->index, combined[i].hash, combined[i].key);
+        }
+    }
+}
+
+static void
+prefetch_row_locked(const struct apply *apply, const struct rps_shard *shard,
+        struct rps_index_place place)
+{
+    const char *row = rps_shard_row_locked(shard, place);
+
+    for (size_t at = 0; at < apply->row_bytes; at += LINE_BYTES) {
+        __builtin_prefetch(row + at, 1);
+    }
+}
+
+static void
+step_burst_locked(
+        struct apply *apply, size_t shard_index, size_t start, size_t n)
+{
+    struct rps_shard *shard = &apply->table->shards[shard_index];
+    const struct rps_combined *combined = apply->slice + start;
+    struct rps_index_place places[BURST];
+
+    find_burst_locked(apply, shard_index, start, n, places);
+    for (size_t i = 0; i < n; i++) {
+        if (places[i].row != 0) {
+            prefetch_row_locked(apply, shard, places[i]);
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (places[i].row != 0 &&
+                !step_key_locked(apply, shard, &combined[i], places[i])) {
+            refuse_sum(apply, apply->slice_start + start + i);
+        }
+    }
+}
+
 static void
 step_slice(struct apply *apply, size_t shard_index, size_t start, size_t count)
 {
     struct rps_shard *shard = &apply->table->shards[shard_index];
     const size_t dim = apply->table->spec.dim;
 
+    apply->slice_start = start;
     for (size_t i = 0; i < count; i++) {
-        const struct rps_group *group = &apply->grouping.groups[start + i];
-        rps_combine(apply->table, &apply->grouping, group, apply->update->scale,
-                apply->sums + i * dim, &apply->slice[i]);
+        rps_combine(apply->table, &apply->grouping, start + i,
+                apply->update->scale, apply->sums + i * dim, &apply->slice[i]);
         if (apply->slice[i].gradient == NULL) {
-            refuse_sum(apply, group);
+            refuse_sum(apply, start + i);
         }
     }
     pthread_mutex_lock(&shard->lock);
-    for (size_t i = 0; i < count; i++) {
-        if (apply->slice[i].gradient != NULL &&
-                !step_key_locked(apply, shard_index, &apply->slice[i])) {
-            refuse_sum(apply, &apply->grouping.groups[start + i]);
-        }
+    for (size_t i = 0; i < count; i += BURST) {
+        step_burst_locked(
+                apply, shard_index, i, count - i < BURST ? count - i : BURST);
     }
     pthread_mutex_unlock(&shard->lock);
 }
@@ -186,7 +195,7 @@ step_slice(struct apply *apply, size_t shard_index, size_t start, size_t count)
 static void
 step_shards(struct apply *apply)
 {
-    const size_t *starts = apply->grouping.group_starts;
+    const size_t *starts = apply->grouping.starts;
 
     for (size_t s = 0; s < apply->table->shard_count; s++) {
         for (size_t at = starts[s]; at < starts[s + 1];) {
@@ -208,18 +217,21 @@ prepare(struct apply *apply, const struct rps_contribution *contributions,
     rps_status status = RPS_OK;
 
     apply->slice_keys = fits < SLICE_KEYS ? fits : SLICE_KEYS;
-    apply->promised =
-            calloc(apply->table->shard_count, sizeof(*apply->promised));
     apply->sums = malloc(apply->slice_keys * dim * sizeof(*apply->sums));
     apply->before =
             malloc((dim + apply->table->slot_floats) * sizeof(*apply->before));
-    if (apply->promised == NULL || apply->sums == NULL ||
-            apply->before == NULL) {
+    apply->row_bytes = apply->table->value_bytes +
+                       apply->table->slot_floats * sizeof(float);
+    if (apply->sums == NULL || apply->before == NULL) {
         return RPS_E_NOMEM;
     }
     status =
             rps_grouping_init(&apply->grouping, apply->table, contributions, n);
-    return status == RPS_OK ? reserve(apply) : status;
+    return status != RPS_OK
+                   ? status
+                   : rps_room_begin(&apply->room, apply->table,
+                             apply->grouping.keys, apply->grouping.hashes,
+                             apply->grouping.starts);
 }
 
 /* From here on nothing can fail. */
@@ -256,11 +268,8 @@ rps_table_apply(struct rps_table *table, const struct rps_update *update,
     if (status == RPS_OK) {
         carry_out(&apply);
     }
-    if (apply.promised != NULL) {
-        release(&apply);
-    }
+    rps_room_end(&apply.room);
     rps_grouping_finish(&apply.grouping);
-    free(apply.promised);
     free(apply.sums);
     free(apply.before);
     return status;

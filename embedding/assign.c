@@ -3,13 +3,12 @@
  * Writing rows as they are: start values, restored rows. All of them are
  * checked, then room for all is made, then all are written.
  */
-#include "embedding/batch.h"
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
+#include "embedding/room.h"
+#include "embedding/sorted.h"
 
-#include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct assign {
@@ -19,9 +18,8 @@ struct assign {
     const float *slots;   /* or NULL */
     const uint32_t *meta; /* or NULL */
     size_t n;
-    size_t base;        /* position of the block's first key */
-    uint64_t *promised; /* [shard_count] */
-    struct rps_batch batch;
+    struct rps_sorted sorted;
+    struct rps_room room;
 };
 
 static rps_status
@@ -46,113 +44,75 @@ check_finite(const struct assign *assign, struct rps_error *error)
     return RPS_OK;
 }
 
-/* A key that stands twice in a block is promised two rows; what is over is
- * given back at the end. */
-static rps_status
-reserve_run(struct assign *assign, const struct rps_batch_run *run)
-{
-    struct rps_shard *shard = &assign->table->shards[run->shard];
-    const struct rps_batch *batch = &assign->batch;
-    uint64_t absent = 0;
-    rps_status status = RPS_OK;
-
-    pthread_mutex_lock(&shard->lock);
-    for (size_t i = run->start; i < run->end; i++) {
-        const uint16_t p = batch->order[i];
-        absent +=
-                rps_index_find(&shard->index, batch->hashes[p], batch->keys[p])
-                        .row == 0;
-    }
-    status = rps_shard_reserve_locked(shard, absent);
-    pthread_mutex_unlock(&shard->lock);
-    if (status == RPS_OK) {
-        assign->promised[run->shard] += absent;
-    }
-    return status;
-}
-
 /* What stands behind the end of a dense variable is always the same, so
  * that the digest is one of what can be read. */
 static void
-reset_tail(const struct rps_table *table, uint64_t key, float *row)
+reset_tail(
+        const struct rps_table *table, uint64_t key, float *row, float *slots)
 {
     const size_t dim = table->spec.dim;
     const size_t live = rps_table_live_floats(table, key);
 
     if (live < dim) {
         memset(row + live, 0, (dim - live) * sizeof(*row));
-        for (size_t slot = dim; slot < dim + table->slot_floats; slot += dim) {
+        for (size_t slot = 0; slot < table->slot_floats; slot += dim) {
             for (size_t j = live; j < dim; j++) {
-                row[slot + j] = rps_slot_fresh(&table->spec);
+                slots[slot + j] = rps_slot_fresh(&table->spec);
             }
         }
     }
 }
 
 static void
-write_row_locked(struct assign *assign, struct rps_shard *shard, size_t p)
+write_row_locked(struct assign *assign, size_t shard_index, size_t at)
 {
     struct rps_table *table = assign->table;
     const size_t dim = table->spec.dim;
-    const size_t i = assign->base + p;
+    const size_t i = assign->sorted.order[at];
     const uint64_t key = assign->keys[i];
-    const uint64_t hash = assign->batch.hashes[p];
-    struct rps_index_place place = rps_index_find(&shard->index, hash, key);
-    float *row = NULL;
+    const struct rps_index_place place = rps_room_place_locked(
+            &assign->room, shard_index, assign->sorted.hashes[at], key);
+    char *start = rps_shard_row_locked(&table->shards[shard_index], place);
+    float *row = (float *)(void *)start;
+    float *slots = rps_table_slots_at(table, start);
 
-    if (place.row == 0) {
-        assign->promised[rps_table_shard_of(table, hash)]--;
-        place = rps_table_new_row_locked(table, shard, hash, key);
-    }
-    row = rps_shard_row_locked(shard, place);
     memcpy(row, assign->rows + i * dim, dim * sizeof(*row));
     if (assign->slots == NULL) {
-        rps_slots_fresh(&table->spec, row + dim);
+        rps_slots_fresh(&table->spec, slots);
     } else {
-        memcpy(row + dim, assign->slots + i * table->slot_floats,
-                table->slot_floats * sizeof(*row));
+        memcpy(slots, assign->slots + i * table->slot_floats,
+                table->slot_floats * sizeof(*slots));
     }
-    reset_tail(table, key, row);
+    reset_tail(table, key, row, slots);
     place.line->meta[place.lane] = assign->meta == NULL ? 0 : assign->meta[i];
 }
 
+#define SLICE_KEYS 4096u /* one lock's worth of rows */
+
 static void
-write_run(struct assign *assign, const struct rps_batch_run *run)
+write_slice(struct assign *assign, size_t shard_index, size_t start, size_t end)
 {
-    struct rps_shard *shard = &assign->table->shards[run->shard];
+    struct rps_shard *shard = &assign->table->shards[shard_index];
 
     pthread_mutex_lock(&shard->lock);
-    for (size_t i = run->start; i < run->end; i++) {
-        write_row_locked(assign, shard, assign->batch.order[i]);
+    for (size_t at = start; at < end; at++) {
+        write_row_locked(assign, shard_index, at);
     }
     pthread_mutex_unlock(&shard->lock);
 }
 
-/* One pass over all blocks: make room, or write. */
-static rps_status
-pass(struct assign *assign, bool writes)
+static void
+write_rows(struct assign *assign)
 {
-    rps_status status = RPS_OK;
+    const size_t *starts = assign->sorted.starts;
 
-    for (size_t done = 0; done < assign->n; done += assign->batch.count) {
-        const size_t left = assign->n - done;
-        struct rps_batch_run run;
-        assign->base = done;
-        rps_batch_sort(&assign->batch, assign->table,
-                left < RPS_BATCH_KEYS ? left : RPS_BATCH_KEYS,
-                assign->keys + done);
-        for (run = rps_batch_run_at(&assign->batch, assign->table, 0);
-                status == RPS_OK && run.start < run.end;
-                run = rps_batch_run_at(
-                        &assign->batch, assign->table, run.end)) {
-            if (writes) {
-                write_run(assign, &run);
-            } else {
-                status = reserve_run(assign, &run);
-            }
+    for (size_t s = 0; s < assign->table->shard_count; s++) {
+        for (size_t at = starts[s]; at < starts[s + 1]; at += SLICE_KEYS) {
+            const size_t left = starts[s + 1] - at;
+            write_slice(assign, s, at,
+                    at + (left < SLICE_KEYS ? left : SLICE_KEYS));
         }
     }
-    return status;
 }
 
 static void
@@ -166,36 +126,6 @@ note_newest(const struct assign *assign)
         }
     }
     rps_table_note_step(assign->table, newest);
-}
-
-static void
-release(struct assign *assign)
-{
-    for (size_t s = 0; s < assign->table->shard_count; s++) {
-        if (assign->promised[s] > 0) {
-            struct rps_shard *shard = &assign->table->shards[s];
-            pthread_mutex_lock(&shard->lock);
-            rps_shard_release_locked(shard, assign->promised[s]);
-            pthread_mutex_unlock(&shard->lock);
-        }
-    }
-}
-
-static rps_status
-run_passes(struct assign *assign, struct rps_error *error)
-{
-    rps_status status = pass(assign, false);
-
-    if (status == RPS_OK) {
-        note_newest(assign);
-        status = pass(assign, true);
-    } else {
-        status = rps_fail(error, status,
-                "table %s: no memory for %zu rows: none was written",
-                assign->table->spec.name, assign->n);
-    }
-    release(assign);
-    return status;
 }
 
 rps_status
@@ -217,13 +147,20 @@ rps_table_assign(struct rps_table *table, size_t n, const uint64_t *keys,
     if (status != RPS_OK) {
         return status;
     }
-    assign.promised = calloc(table->shard_count, sizeof(*assign.promised));
-    if (assign.promised == NULL) {
-        return rps_fail(error, RPS_E_NOMEM,
+    status = rps_sorted_init(&assign.sorted, table, n, keys);
+    if (status == RPS_OK) {
+        status = rps_room_begin(&assign.room, table, assign.sorted.keys,
+                assign.sorted.hashes, assign.sorted.starts);
+    }
+    if (status == RPS_OK) {
+        note_newest(&assign);
+        write_rows(&assign);
+    } else {
+        status = rps_fail(error, status,
                 "table %s: no memory for %zu rows: none was written",
                 table->spec.name, n);
     }
-    status = run_passes(&assign, error);
-    free(assign.promised);
+    rps_room_end(&assign.room);
+    rps_sorted_finish(&assign.sorted);
     return status;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns nothing: hashing and a counting sort. */
+/*
+ * Owns nothing: hashing and a counting sort. While it sorts, the lines of the
+ * index are on their way.
+ */
 #include "embedding/batch.h"
 
 #include "base/hash.h"
@@ -20,8 +23,11 @@ rps_batch_sort(struct rps_batch *batch, const struct rps_table *table,
     batch->count = count;
     memset(starts, 0, table->shard_count * sizeof(*starts));
     for (size_t i = 0; i < count; i++) {
-        batch->hashes[i] = rps_key_hash(keys[i], table->job_seed);
-        starts[rps_table_shard_of(table, batch->hashes[i])]++;
+        const uint64_t hash = rps_key_hash(keys[i], table->job_seed);
+        const size_t shard = rps_table_shard_of(table, hash);
+        rps_index_prefetch(&table->shards[shard].index, hash);
+        batch->hashes[i] = hash;
+        starts[shard]++;
     }
     for (size_t s = 0; s < table->shard_count; s++) {
         const uint16_t size = starts[s];

@@ -30,12 +30,11 @@ clip_norm(const struct rps_kernels *kernels, float limit, float *g, size_t n)
 
 void
 rps_combine(const struct rps_table *table, const struct rps_grouping *grouping,
-        const struct rps_group *group, float scale, float *sum,
-        struct rps_combined *out)
+        size_t group, float scale, float *sum, struct rps_combined *out)
 {
     const struct rps_kernels *kernels = &table->kernels;
     const rps_table_spec *spec = &table->spec;
-    const struct rps_entry *first = &grouping->entries[group->first];
+    const struct rps_entry *first = &grouping->entries[grouping->firsts[group]];
     const size_t live = rps_table_live_floats(table, first->key);
     const bool clips = spec->clip_value > 0.0f || spec->clip_norm > 0.0f;
 

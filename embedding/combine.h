@@ -22,7 +22,7 @@ struct rps_combined {
  * that nothing changes is borrowed where it lies.
  */
 void rps_combine(const struct rps_table *table,
-        const struct rps_grouping *grouping, const struct rps_group *group,
-        float scale, float *sum, struct rps_combined *out);
+        const struct rps_grouping *grouping, size_t group, float scale,
+        float *sum, struct rps_combined *out);
 
 #endif /* RPS_EMBEDDING_COMBINE_H */

@@ -27,6 +27,16 @@ refuse(struct rps_grouping *grouping, uint64_t key)
     grouping->nonfinite++;
 }
 
+/* Its line of the index arrives while the keys are being grouped. */
+static void
+ask_for_line(struct build *build, const struct rps_entry *entry)
+{
+    const size_t shard = rps_table_shard_of(build->table, entry->hash);
+
+    rps_index_prefetch(&build->table->shards[shard].index, entry->hash);
+    build->starts[shard + 1]++;
+}
+
 /* Entries in the order of the law; a gradient that is not finite is left
  * out here, so that nothing later has to think of it. */
 static void
@@ -52,6 +62,7 @@ collect(struct build *build, const struct rps_contribution *contribution)
                                                      : contribution->counts[i],
                 .next = RPS_ENTRY_NONE,
         };
+        ask_for_line(build, &grouping->entries[grouping->entry_count]);
         grouping->entry_count++;
     }
 }
@@ -63,9 +74,6 @@ sort_by_shard(struct build *build)
     const struct rps_grouping *grouping = build->grouping;
     size_t *starts = build->starts;
 
-    for (size_t e = 0; e < grouping->entry_count; e++) {
-        starts[rps_table_shard_of(table, grouping->entries[e].hash) + 1]++;
-    }
     for (size_t s = 0; s < table->shard_count; s++) {
         starts[s + 1] += starts[s];
     }
@@ -86,12 +94,8 @@ place_of(const struct build *build, const struct rps_entry *entry)
     const struct rps_grouping *grouping = build->grouping;
     size_t at = entry->hash & build->place_mask;
 
-    while (build->places[at] != 0) {
-        const struct rps_group *group =
-                &grouping->groups[build->places[at] - 1];
-        if (grouping->entries[group->first].key == entry->key) {
-            break;
-        }
+    while (build->places[at] != 0 &&
+            grouping->keys[build->places[at] - 1] != entry->key) {
         at = (at + 1) & build->place_mask;
     }
     return &build->places[at];
@@ -101,17 +105,21 @@ static void
 join(struct build *build, uint32_t e)
 {
     struct rps_grouping *grouping = build->grouping;
-    uint32_t *place = place_of(build, &grouping->entries[e]);
+    const struct rps_entry *entry = &grouping->entries[e];
+    uint32_t *place = place_of(build, entry);
 
     if (*place == 0) {
-        grouping->groups[grouping->group_count] =
-                (struct rps_group){.first = e, .last = e};
+        const size_t group = grouping->group_count;
+        grouping->keys[group] = entry->key;
+        grouping->hashes[group] = entry->hash;
+        grouping->firsts[group] = e;
+        grouping->lasts[group] = e;
         grouping->group_count++;
         *place = (uint32_t)grouping->group_count;
     } else {
-        struct rps_group *group = &grouping->groups[*place - 1];
-        grouping->entries[group->last].next = e;
-        group->last = e;
+        const size_t group = *place - 1;
+        grouping->entries[grouping->lasts[group]].next = e;
+        grouping->lasts[group] = e;
     }
 }
 
@@ -128,15 +136,20 @@ allocate(struct build *build, size_t total)
     }
     build->place_mask = places - 1;
     grouping->entries = malloc(room * sizeof(*grouping->entries));
-    grouping->groups = malloc(room * sizeof(*grouping->groups));
-    grouping->group_starts = calloc(shards + 1, sizeof(size_t));
+    grouping->keys = malloc(room * sizeof(*grouping->keys));
+    grouping->hashes = malloc(room * sizeof(*grouping->hashes));
+    grouping->firsts = malloc(room * sizeof(*grouping->firsts));
+    grouping->lasts = malloc(room * sizeof(*grouping->lasts));
+    grouping->starts = calloc(shards + 1, sizeof(*grouping->starts));
     build->order = malloc(room * sizeof(*build->order));
     build->starts = calloc(shards + 1, sizeof(*build->starts));
     build->places = calloc(places, sizeof(*build->places));
-    return grouping->entries == NULL || grouping->groups == NULL ||
-                           grouping->group_starts == NULL ||
-                           build->order == NULL || build->starts == NULL ||
-                           build->places == NULL
+    return grouping->entries == NULL || grouping->keys == NULL ||
+                           grouping->hashes == NULL ||
+                           grouping->firsts == NULL ||
+                           grouping->lasts == NULL ||
+                           grouping->starts == NULL || build->order == NULL ||
+                           build->starts == NULL || build->places == NULL
                    ? RPS_E_NOMEM
                    : RPS_OK;
 }
@@ -147,12 +160,12 @@ group_shards(struct build *build)
     struct rps_grouping *grouping = build->grouping;
 
     for (size_t s = 0; s < build->table->shard_count; s++) {
-        grouping->group_starts[s] = grouping->group_count;
+        grouping->starts[s] = grouping->group_count;
         for (size_t i = build->starts[s]; i < build->starts[s + 1]; i++) {
             join(build, build->order[i]);
         }
     }
-    grouping->group_starts[build->table->shard_count] = grouping->group_count;
+    grouping->starts[build->table->shard_count] = grouping->group_count;
 }
 
 rps_status
@@ -188,7 +201,10 @@ void
 rps_grouping_finish(struct rps_grouping *grouping)
 {
     free(grouping->entries);
-    free(grouping->groups);
-    free(grouping->group_starts);
+    free(grouping->keys);
+    free(grouping->hashes);
+    free(grouping->firsts);
+    free(grouping->lasts);
+    free(grouping->starts);
     *grouping = (struct rps_grouping){.entries = NULL};
 }

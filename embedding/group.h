@@ -24,18 +24,16 @@ struct rps_entry {
     uint32_t next;         /* entry of the same key, or RPS_ENTRY_NONE */
 };
 
-/** One distinct key. */
-struct rps_group {
-    uint32_t first; /* entry */
-    uint32_t last;
-};
-
+/** Group g is the key keys[g]; groups lie by shard, starts[shard] on. */
 struct rps_grouping {
     struct rps_entry *entries; /* [entry_count]: those that are finite */
     size_t entry_count;
-    struct rps_group *groups; /* [group_count], by shard */
     size_t group_count;
-    size_t *group_starts;   /* [shard_count + 1] */
+    uint64_t *keys;         /* [group_count] distinct */
+    uint64_t *hashes;       /* [group_count] */
+    uint32_t *firsts;       /* [group_count] entry */
+    uint32_t *lasts;        /* [group_count] entry */
+    size_t *starts;         /* [shard_count + 1] groups */
     uint64_t nonfinite;     /* contributions to a row that were refused */
     uint64_t nonfinite_key; /* the first of them */
 };

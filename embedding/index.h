@@ -1,71 +1,171 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From key to row number, for one shard: open addressing over lines of four
- * places. A line is one cache line, so that a probe that ends in its first
- * line (most do) costs one miss:
+ * From key to row number, for one shard: extendible hashing over segments,
+ * open addressing over lines inside one.
  *
- *   0  u64 keys[4]     32  u32 rows[4]     48  u32 meta[4]
+ *   hash  63..52 PS | shard | door: the next `depth` bits | ... 31..0 line
  *
- * Rows count from 1; a place with row 0 is free, whatever its key says, so
- * every one of the 2^64 keys can be stored. Places of a line are filled in
- * order and never freed: a probe ends at the first free place.
+ *   doors [2^depth]  --> segments, each of 1 .. 1024 lines (64 KiB; larger
+ *                        only when depth has reached its end)
+ *   line of a key  = segment lines * (hash mod 2^32) / 2^32; if it is full,
+ *                    the next one, around the segment's end
  *
- * count <= 4 * line_count * 4 / 5, so a free place always exists.
+ * A segment that is 7/8 full grows by about a quarter; one that would grow
+ * beyond its largest size splits in two. So one insert moves a few thousand
+ * keys at most, and the memory beside it is that of one segment. By how much
+ * a segment grows is drawn from its place, between an eighth and three: they
+ * do not all grow at once.
  *
- * Threads: the owner's lock (shard->lock).
+ * Where no memory is left, a segment is filled beyond 7/8: a place is always
+ * free in it, and `free_min` is a lower bound of how many are.
+ *
+ * Threads: the owner's lock (shard->lock), but for rps_index_prefetch().
  */
 #ifndef RPS_EMBEDDING_INDEX_H
 #define RPS_EMBEDDING_INDEX_H
 
-#include <recps/status.h>
+#include "embedding/arena.h"
+#include "embedding/line.h"
 
-#include <stddef.h>
-#include <stdint.h>
+#include <stdatomic.h>
 
-#define RPS_INDEX_LANES 4u
+/* What a probe reads of a segment, copied into each of its doors. */
+struct rps_index_door {
+    _Atomic(struct rps_index_line *) lines;
+    _Atomic uint32_t line_count;
+    uint32_t segment;
+};
 
-struct rps_index_line {
-    uint64_t keys[RPS_INDEX_LANES];
-    uint32_t rows[RPS_INDEX_LANES];
-    uint32_t meta[RPS_INDEX_LANES]; /* RPS_META_* */
+/* All doors of a depth. Replaced ones stay until the end of the index: a
+ * prefetch may still read them. Together they are smaller than these. */
+struct rps_index_doors {
+    struct rps_index_doors *replaced;
+    uint32_t depth;
+    struct rps_index_door door[];
+};
+
+struct rps_segment {
+    struct rps_run run;
+    struct rps_index_line *lines;
+    uint32_t line_count;
+    uint32_t count; /* keys */
+    uint32_t depth; /* 2^(index depth - this) doors lead here, in a row */
+    uint32_t first; /* the first of them at this depth: its hash prefix */
 };
 
 struct rps_index {
-    struct rps_index_line *lines; /* [line_mask + 1], or NULL: empty */
-    uint64_t line_mask;
-    uint64_t count; /* keys stored */
+    struct rps_arena *arena;
     uint64_t job_seed;
+    uint32_t skip; /* leading bits of the hash that all keys here share */
+    _Atomic(struct rps_index_doors *) doors;
+    struct rps_segment *segments; /* [segment_count] */
+    uint32_t segment_count;
+    uint32_t segment_room;
+    uint64_t count;      /* keys */
+    uint64_t line_count; /* of all segments */
+    uint64_t free_min;   /* <= free places of any segment, less the one kept */
 };
 
-/** Where a key lies. row == 0: nowhere. Valid until the next reserve. */
+/** Where a key lies. row == 0: nowhere. Valid until the next change. */
 struct rps_index_place {
     struct rps_index_line *line;
     unsigned lane;
     uint32_t row;
 };
 
-void rps_index_init(struct rps_index *index, uint64_t job_seed);
+/** Errors: NOMEM, LIMIT. Finish it also then. */
+RPS_NODISCARD rps_status rps_index_init(struct rps_index *index,
+        struct rps_arena *arena, uint64_t job_seed, uint32_t skip);
 void rps_index_finish(struct rps_index *index);
 
-/** Make room for `count` keys in all. Errors: NOMEM, nothing changed. */
-RPS_NODISCARD rps_status rps_index_reserve(
-        struct rps_index *index, uint64_t count);
+/** Of the doors, the one of a hash. */
+static inline const struct rps_index_door *
+rps_index_door_of(const struct rps_index *index, uint64_t hash)
+{
+    /* acquire: see rps_index_prefetch(), which has no lock */
+    const struct rps_index_doors *doors =
+            atomic_load_explicit(&index->doors, memory_order_acquire);
+
+    return &doors->door[(hash << index->skip) >> 1 >> (63 - doors->depth)];
+}
+
+/** Which of so many lines the search for a key begins with. */
+static inline uint64_t
+rps_index_home_line(uint64_t hash, uint64_t line_count)
+{
+    return (hash & UINT32_MAX) * line_count >> 32;
+}
+
+/** The line where the search for a key begins. */
+static inline struct rps_index_line *
+rps_index_home(const struct rps_index *index, uint64_t hash)
+{
+    const struct rps_index_door *door = rps_index_door_of(index, hash);
+
+    /* relaxed: the lock orders them */
+    return atomic_load_explicit(&door->lines, memory_order_relaxed) +
+           rps_index_home_line(hash, atomic_load_explicit(&door->line_count,
+                                             memory_order_relaxed));
+}
+
+/**
+ * Ask for the line of a key.
+ *
+ * Threads: any, without the lock: what it reads may be older or of two
+ * states, which makes the wrong address be asked for and no more.
+ */
+static inline void
+rps_index_prefetch(const struct rps_index *index, uint64_t hash)
+{
+    const struct rps_index_door *door = rps_index_door_of(index, hash);
+    const uintptr_t lines =
+            (uintptr_t)atomic_load_explicit(&door->lines, memory_order_relaxed);
+    const uint64_t line = rps_index_home_line(hash,
+            atomic_load_explicit(&door->line_count, memory_order_relaxed));
+
+    __builtin_prefetch(
+            (const void *)(lines + line * sizeof(struct rps_index_line)));
+}
 
 struct rps_index_place rps_index_find(
         const struct rps_index *index, uint64_t hash, uint64_t key);
 
-/** The key is absent and room was reserved (asserted). */
-struct rps_index_place rps_index_insert(struct rps_index *index, uint64_t hash,
-        uint64_t key, uint32_t row, uint32_t meta);
+/** As _find(), of a key that is not in its first line. */
+struct rps_index_place rps_index_find_beyond(
+        const struct rps_index *index, uint64_t hash, uint64_t key);
 
-size_t rps_index_bytes(const struct rps_index *index);
+/**
+ * Store an absent key. `kept`: places of the segment that must stay free
+ * (promised to others). Errors: NOMEM, LIMIT; nothing changed.
+ */
+RPS_NODISCARD rps_status rps_index_insert(struct rps_index *index,
+        uint64_t hash, uint64_t key, uint32_t row, uint64_t kept,
+        struct rps_index_place *place_out);
 
-static inline void
-rps_index_prefetch(const struct rps_index *index, uint64_t hash)
-{
-    if (index->lines != NULL) {
-        __builtin_prefetch(&index->lines[hash & index->line_mask]);
-    }
-}
+/** Forget the key at a place. Other places move. */
+void rps_index_remove(struct rps_index *index, struct rps_index_place place);
+
+/** Whether each segment has `count` free places; may raise free_min. */
+bool rps_index_has_free(struct rps_index *index, uint64_t count);
+
+/** The segment of all keys whose hashes begin as this one's. */
+struct rps_segment *rps_index_segment(
+        const struct rps_index *index, uint64_t hash);
+
+/** The least hash that is beyond the segment's; 0: it is the last. */
+uint64_t rps_index_segment_end(
+        const struct rps_index *index, const struct rps_segment *segment);
+
+/**
+ * A segment that is less than 3/8 full gets smaller, if there is memory, and
+ * keeps room for more than `kept` keys.
+ */
+void rps_index_shrink(
+        struct rps_index *index, struct rps_segment *segment, uint64_t kept);
+
+size_t rps_index_line_bytes(const struct rps_index *index);
+
+/** Bytes of the lists; the lines are counted by the arena. */
+size_t rps_index_list_bytes(const struct rps_index *index);
 
 #endif /* RPS_EMBEDDING_INDEX_H */

@@ -2,129 +2,300 @@
 /* Owns the chunks of one shard's rows; what stands in them is the table's. */
 #include "embedding/rows.h"
 
+#include "base/poison.h"
+
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define LINE_BYTES        64u
-#define CHUNK_BYTES_FIRST 4096u
-#define CHUNK_BYTES_MAX   ((size_t)2 << 20)
+#define LINE_BYTES      ((size_t)64)
+#define CHUNK_BYTES_MAX ((size_t)256 << 10)
+#define FIRST_ROWS      4u
 
 /* Padded to whole cache lines where that costs at most an eighth. */
 static size_t
-stride_of(size_t floats)
+stride_of(size_t bytes)
 {
-    const size_t line = LINE_BYTES / sizeof(float);
-    const size_t padded = (floats + line - 1) / line * line;
+    const size_t padded = (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 
-    return (padded - floats) * 8 <= floats ? padded : floats;
+    return (padded - bytes) * 8 <= bytes ? padded : bytes;
 }
 
-/* log2 of the rows that fit into `bytes`; at least one row does. */
+/* log2 of the rows that fit into a chunk; at least one row does. */
 static uint32_t
-rows_log2(size_t bytes, size_t row_bytes)
+rows_log2(size_t row_bytes)
 {
     uint32_t log2 = 0;
 
-    while ((row_bytes << (log2 + 1)) <= bytes) {
+    while ((row_bytes << (log2 + 1)) <= CHUNK_BYTES_MAX) {
         log2++;
     }
     return log2;
 }
 
 void
-rps_rows_init(struct rps_rows *rows, size_t floats)
+rps_rows_init(struct rps_rows *rows, struct rps_arena *arena, size_t bytes)
 {
-    const size_t stride = stride_of(floats);
+    const size_t stride = stride_of(bytes);
+
+    assert(bytes >= sizeof(uint32_t) && bytes % sizeof(uint32_t) == 0);
 
     *rows = (struct rps_rows){
-            .stride = stride,
-            .first_log2 = rows_log2(CHUNK_BYTES_FIRST, stride * sizeof(float)),
-            .largest_log2 = rows_log2(CHUNK_BYTES_MAX, stride * sizeof(float)),
-    };
+            .arena = arena, .stride = stride, .rows_log2 = rows_log2(stride)};
 }
 
 void
 rps_rows_finish(struct rps_rows *rows)
 {
-    for (size_t i = 0; i < rows->chunk_count; i++) {
-        free(rows->chunks[i]);
+    for (uint32_t i = 0; i < rows->chunk_count; i++) {
+        struct rps_chunk *chunk = &rows->chunks[i];
+        if (chunk->run.start != NULL) {
+            rps_unpoison(chunk->run.start, chunk->run.bytes);
+        }
+        rps_arena_give(rows->arena, &chunk->run);
     }
     free(rows->chunks);
+    free(rows->starts);
     rows->chunks = NULL;
+    rows->starts = NULL;
     rows->chunk_count = 0;
 }
 
-static uint64_t
-chunk_rows(const struct rps_rows *rows, size_t chunk)
+size_t
+rps_rows_list_bytes(const struct rps_rows *rows)
 {
-    const uint64_t log2 = rows->first_log2 + chunk;
-
-    return (uint64_t)1 << (log2 < rows->largest_log2 ? log2
-                                                     : rows->largest_log2);
+    return rows->chunk_room * (sizeof(*rows->chunks) + sizeof(*rows->starts));
 }
 
-size_t
-rps_rows_bytes(const struct rps_rows *rows)
+static uint32_t
+chunk_spare(const struct rps_chunk *chunk)
 {
-    return rows->capacity * rows->stride * sizeof(float) +
-           rows->chunk_room * sizeof(*rows->chunks);
+    return chunk->rows - chunk->live;
 }
 
 static rps_status
-add_chunk(struct rps_rows *rows)
+make_list_room(struct rps_rows *rows)
 {
-    const uint64_t count = chunk_rows(rows, rows->chunk_count);
-    const size_t bytes = count * rows->stride * sizeof(float);
-    void *chunk = NULL;
+    const uint32_t room = rows->chunk_room + rows->chunk_room / 4 + 4;
+    struct rps_chunk *chunks = NULL;
+    char **starts = NULL;
 
-    if (rows->chunk_count == rows->chunk_room) {
-        const size_t room = rows->chunk_room == 0 ? 4 : rows->chunk_room * 2;
-        float **chunks = realloc(rows->chunks, room * sizeof(*chunks));
-        if (chunks == NULL) {
-            return RPS_E_NOMEM;
-        }
-        rows->chunks = chunks;
-        rows->chunk_room = room;
+    if (rows->chunk_count < rows->chunk_room) {
+        return RPS_OK;
     }
-    if (posix_memalign(&chunk, LINE_BYTES, bytes) != 0) {
+    chunks = realloc(rows->chunks, room * sizeof(*chunks));
+    if (chunks == NULL) {
         return RPS_E_NOMEM;
     }
-    rows->chunks[rows->chunk_count] = chunk;
-    rows->chunk_count++;
-    rows->capacity += count;
+    rows->chunks = chunks;
+    starts = realloc(rows->starts, room * sizeof(*starts));
+    if (starts == NULL) {
+        return RPS_E_NOMEM;
+    }
+    rows->starts = starts;
+    rows->chunk_room = room;
     return RPS_OK;
+}
+
+/* A number without a chunk: one that was left, or the next. */
+static uint32_t
+free_number(const struct rps_rows *rows)
+{
+    uint32_t number = 0;
+
+    if (rows->gap_count == 0) {
+        return rows->chunk_count;
+    }
+    while (rows->chunks[number].rows != 0) {
+        number++;
+    }
+    return number;
+}
+
+static rps_status
+add_chunk(struct rps_rows *rows, uint32_t row_count)
+{
+    const uint32_t number = free_number(rows);
+    struct rps_run run;
+    rps_status status = make_list_room(rows);
+
+    if (status == RPS_OK && (uint64_t)number >= UINT32_MAX >> rows->rows_log2) {
+        status = RPS_E_LIMIT; /* row numbers are u32, and one stands for none */
+    }
+    if (status == RPS_OK) {
+        status = rps_arena_take(rows->arena, row_count * rows->stride, &run);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    if (number == rows->chunk_count) {
+        rows->chunk_count++;
+    } else {
+        rows->gap_count--;
+    }
+    rows->starts[number] = run.start;
+    rows->chunks[number] = (struct rps_chunk){
+            .run = run, .rows = row_count, .fresh = row_count};
+    rows->spare += row_count;
+    rows->open = rows->open < number ? rows->open : number;
+    rps_poison(run.start, run.bytes);
+    return RPS_OK;
+}
+
+/* The only chunk, larger: its rows move. */
+static rps_status
+grow_first(struct rps_rows *rows, uint32_t row_count)
+{
+    struct rps_chunk *chunk = &rows->chunks[0];
+    const uint32_t more = row_count - chunk->rows;
+    struct rps_run run;
+    const rps_status status =
+            rps_arena_take(rows->arena, row_count * rows->stride, &run);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    rps_unpoison(chunk->run.start, chunk->run.bytes);
+    memcpy(run.start, chunk->run.start, chunk->rows * rows->stride);
+    rps_arena_give(rows->arena, &chunk->run);
+    chunk->run = run;
+    chunk->rows = row_count;
+    chunk->fresh += more;
+    rows->starts[0] = run.start;
+    rows->spare += more;
+    rows->open = 0;
+    return RPS_OK;
+}
+
+static bool
+first_is_small(const struct rps_rows *rows)
+{
+    return rows->chunk_count == 1 && rows->chunks[0].rows != 0 &&
+           rows->chunks[0].rows < (uint32_t)1 << rows->rows_log2;
 }
 
 rps_status
 rps_rows_reserve(struct rps_rows *rows, uint64_t count)
 {
+    const uint32_t full = (uint32_t)1 << rows->rows_log2;
     rps_status status = RPS_OK;
 
-    while (status == RPS_OK && rows->capacity < count) {
-        status = add_chunk(rows);
+    while (status == RPS_OK && rows->spare < count) {
+        if (first_is_small(rows)) {
+            const uint32_t doubled = rows->chunks[0].rows * 2;
+            status = grow_first(rows, doubled < full ? doubled : full);
+        } else if (rows->chunk_count == 0) {
+            status = add_chunk(rows, FIRST_ROWS < full ? FIRST_ROWS : full);
+        } else {
+            status = add_chunk(rows, full);
+        }
     }
     return status;
 }
 
-/*
- * With f = first_log2 and L = largest_log2, the doubling chunks 0..L-f hold
- * the rows up to 2^(L+1) - 2^f; chunk k among them starts at 2^(f+k) - 2^f,
- * so adding 2^f makes the chunk visible as the number's highest bit.
- */
-float *
-rps_rows_at(const struct rps_rows *rows, uint64_t number)
+static bool
+can_take(const struct rps_chunk *chunk)
 {
-    const uint64_t shifted = number + ((uint64_t)1 << rows->first_log2);
-    const uint32_t top = 63u - (uint32_t)__builtin_clzll(shifted);
-    uint64_t chunk = top - rows->first_log2;
-    uint64_t offset = shifted - ((uint64_t)1 << top);
+    return !chunk->drained && chunk_spare(chunk) > 0;
+}
 
-    assert(number < rows->capacity);
-    if (top > rows->largest_log2) {
-        const uint64_t past = shifted - ((uint64_t)2 << rows->largest_log2);
-        chunk = rows->largest_log2 - rows->first_log2 + 1 +
-                (past >> rows->largest_log2);
-        offset = past & (((uint64_t)1 << rows->largest_log2) - 1);
+/* A freed row holds the place + 1 of the next freed one, 0 for none. */
+static uint32_t
+take_freed(struct rps_rows *rows, struct rps_chunk *chunk)
+{
+    const uint32_t place = chunk->freed - 1;
+    char *row = (char *)chunk->run.start + place * rows->stride;
+
+    rps_unpoison(row, rows->stride);
+    memcpy(&chunk->freed, row, sizeof(chunk->freed));
+    return place;
+}
+
+uint32_t
+rps_rows_take(struct rps_rows *rows)
+{
+    struct rps_chunk *chunk = NULL;
+    uint32_t place = 0;
+
+    assert(rows->spare > 0);
+
+    while (!can_take(&rows->chunks[rows->open])) {
+        rows->open++;
+        assert(rows->open < rows->chunk_count);
     }
-    return rows->chunks[chunk] + offset * rows->stride;
+    chunk = &rows->chunks[rows->open];
+    if (chunk->freed != 0) {
+        place = take_freed(rows, chunk);
+    } else {
+        place = chunk->rows - chunk->fresh;
+        chunk->fresh--;
+        rps_unpoison(
+                (char *)chunk->run.start + place * rows->stride, rows->stride);
+    }
+    chunk->live++;
+    rows->live++;
+    rows->spare--;
+    return rows->open << rows->rows_log2 | place;
+}
+
+static void
+leave_chunk(struct rps_rows *rows, uint32_t number)
+{
+    struct rps_chunk *chunk = &rows->chunks[number];
+
+    assert(chunk->live == 0 && chunk->drained);
+    rps_unpoison(chunk->run.start, chunk->run.bytes);
+    rps_arena_give(rows->arena, &chunk->run);
+    *chunk = (struct rps_chunk){.rows = 0};
+    rows->starts[number] = NULL;
+    rows->gap_count++;
+    while (rows->chunk_count > 0 &&
+            rows->chunks[rows->chunk_count - 1].rows == 0) {
+        rows->chunk_count--;
+        rows->gap_count--;
+    }
+}
+
+void
+rps_rows_give(struct rps_rows *rows, uint32_t number)
+{
+    const uint32_t index = rps_rows_chunk_of(rows, number);
+    struct rps_chunk *chunk = &rows->chunks[index];
+    char *row = rps_rows_at(rows, number);
+
+    assert(chunk->live > 0);
+
+    memcpy(row, &chunk->freed, sizeof(chunk->freed));
+    chunk->freed = number - (index << rows->rows_log2) + 1;
+    rps_poison(row, rows->stride);
+    chunk->live--;
+    rows->live--;
+    if (!chunk->drained) {
+        rows->spare++;
+        rows->open = rows->open < index ? rows->open : index;
+    } else if (chunk->live == 0) {
+        leave_chunk(rows, index);
+    }
+}
+
+void
+rps_rows_drain(struct rps_rows *rows, uint32_t chunk)
+{
+    assert(!rows->chunks[chunk].drained && rows->chunks[chunk].rows != 0);
+
+    rows->chunks[chunk].drained = true;
+    rows->spare -= chunk_spare(&rows->chunks[chunk]);
+    if (rows->chunks[chunk].live == 0) {
+        leave_chunk(rows, chunk);
+    }
+}
+
+void
+rps_rows_keep(struct rps_rows *rows, uint32_t chunk)
+{
+    assert(rows->chunks[chunk].drained);
+
+    rows->chunks[chunk].drained = false;
+    rows->spare += chunk_spare(&rows->chunks[chunk]);
+    rows->open = rows->open < chunk ? rows->open : chunk;
 }

@@ -1,45 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rows of one shard, by number from 0: the embedding and its optimizer
- * slots side by side, in chunks that never move.
+ * slots side by side, in chunks of 2^rows_log2 rows (up to 256 KiB).
  *
- *   row:    value[dim] | slot 0 [dim] | slot 1 [dim] | padding
- *   chunks: the first holds `first` rows, each next one twice as many, up to
- *           `largest` (about 2 MiB); from then on all are of that size
+ *   row:    value | slots | padding                        `stride` bytes
+ *   number: chunk << rows_log2 | place in the chunk
  *
- * So a small table takes little and a large one takes few, large blocks.
+ * A shard's first chunk grows by doubling (its rows move) until it is as
+ * large as the others will be: a small table takes little. Rows that were
+ * given back are taken again first, from the lowest chunk that has one.
+ *
+ * A chunk that is drained takes no new rows and leaves with its last one.
  *
  * Threads: the owner's lock (shard->lock).
  */
 #ifndef RPS_EMBEDDING_ROWS_H
 #define RPS_EMBEDDING_ROWS_H
 
-#include <recps/status.h>
+#include "embedding/arena.h"
 
-#include <stddef.h>
-#include <stdint.h>
-
-struct rps_rows {
-    float **chunks; /* [chunk_count], room for chunk_room */
-    size_t chunk_count;
-    size_t chunk_room;
-    size_t stride;         /* floats from row to row */
-    uint32_t first_log2;   /* rows of chunk 0 */
-    uint32_t largest_log2; /* rows of the largest chunks */
-    uint64_t capacity;     /* rows in all chunks */
+struct rps_chunk {
+    struct rps_run run;
+    uint32_t rows;  /* that fit; 0: no such chunk */
+    uint32_t fresh; /* of them never taken: the last ones */
+    uint32_t live;  /* taken */
+    uint32_t freed; /* place + 1 of one given back, which names the next */
+    bool drained;
 };
 
-/** `floats`: value and slots of a row. */
-void rps_rows_init(struct rps_rows *rows, size_t floats);
+struct rps_rows {
+    struct rps_arena *arena;
+    char **starts; /* [chunk_count] of the chunks: what a read needs */
+    struct rps_chunk *chunks; /* [chunk_count] */
+    uint32_t chunk_count;
+    uint32_t chunk_room;
+    uint32_t gap_count; /* numbers below chunk_count without a chunk */
+    uint32_t open;      /* no chunk below has a row to take */
+    uint32_t rows_log2; /* rows of a full chunk */
+    size_t stride;      /* bytes from row to row */
+    uint64_t live;      /* rows taken */
+    uint64_t spare;     /* rows that can be taken without a new chunk */
+};
+
+/** `bytes`: value and slots of a row, a multiple of 4. */
+void rps_rows_init(
+        struct rps_rows *rows, struct rps_arena *arena, size_t bytes);
 void rps_rows_finish(struct rps_rows *rows);
 
-/** Make room for `count` rows in all. Errors: NOMEM, all rows stand. */
+/** Make `count` rows spare. Errors: NOMEM, LIMIT; all rows stand. */
 RPS_NODISCARD rps_status rps_rows_reserve(
         struct rps_rows *rows, uint64_t count);
 
-/** Row `number` < capacity. The pointer stays valid until finish. */
-float *rps_rows_at(const struct rps_rows *rows, uint64_t number);
+/** Take a spare row (asserted); its content is undefined. */
+uint32_t rps_rows_take(struct rps_rows *rows);
 
-size_t rps_rows_bytes(const struct rps_rows *rows);
+void rps_rows_give(struct rps_rows *rows, uint32_t number);
+
+/** From now on no row of it is taken. */
+void rps_rows_drain(struct rps_rows *rows, uint32_t chunk);
+
+/** Undo rps_rows_drain(). */
+void rps_rows_keep(struct rps_rows *rows, uint32_t chunk);
+
+static inline uint32_t
+rps_rows_chunk_of(const struct rps_rows *rows, uint32_t number)
+{
+    return number >> rows->rows_log2;
+}
+
+/**
+ * A row that is taken. The pointer is valid until a row is reserved, taken
+ * or given back, and under the lock.
+ */
+static inline char *
+rps_rows_at(const struct rps_rows *rows, uint32_t number)
+{
+    const uint32_t mask = ((uint32_t)1 << rows->rows_log2) - 1;
+
+    return rows->starts[number >> rows->rows_log2] +
+           (number & mask) * rows->stride;
+}
+
+/** Bytes of the lists; the chunks are counted by the arena. */
+size_t rps_rows_list_bytes(const struct rps_rows *rows);
 
 #endif /* RPS_EMBEDDING_ROWS_H */

@@ -4,15 +4,22 @@
 
 #include <assert.h>
 
-#define ROWS_MAX (UINT32_MAX - 1u) /* numbers are u32, 0 is none */
-
-bool
-rps_shard_init(struct rps_shard *shard, size_t row_floats, uint64_t job_seed)
+rps_status
+rps_shard_init(struct rps_shard *shard, struct rps_arena *arena,
+        size_t row_bytes, uint64_t job_seed, uint32_t skip)
 {
-    rps_index_init(&shard->index, job_seed);
-    rps_rows_init(&shard->rows, row_floats);
+    rps_status status = RPS_OK;
+
+    if (pthread_mutex_init(&shard->lock, NULL) != 0) {
+        return RPS_E_NOMEM;
+    }
     shard->reserved = 0;
-    return pthread_mutex_init(&shard->lock, NULL) == 0;
+    rps_rows_init(&shard->rows, arena, row_bytes);
+    status = rps_index_init(&shard->index, arena, job_seed, skip);
+    if (status != RPS_OK) {
+        rps_shard_finish(shard);
+    }
+    return status;
 }
 
 void
@@ -24,26 +31,17 @@ rps_shard_finish(struct rps_shard *shard)
     pthread_mutex_destroy(&shard->lock);
 }
 
-rps_status
-rps_shard_reserve_locked(struct rps_shard *shard, uint64_t count)
+bool
+rps_shard_promise_locked(struct rps_shard *shard, uint64_t count)
 {
-    const uint64_t total = shard->index.count + shard->reserved + count;
-    rps_status status = RPS_OK;
+    const uint64_t total = shard->reserved + count;
 
-    if (count == 0) {
-        return RPS_OK;
+    if (!rps_index_has_free(&shard->index, total) ||
+            rps_rows_reserve(&shard->rows, total) != RPS_OK) {
+        return false;
     }
-    if (total > ROWS_MAX) {
-        return RPS_E_NOMEM;
-    }
-    status = rps_index_reserve(&shard->index, total);
-    if (status == RPS_OK) {
-        status = rps_rows_reserve(&shard->rows, total);
-    }
-    if (status == RPS_OK) {
-        shard->reserved += count;
-    }
-    return status;
+    shard->reserved = total;
+    return true;
 }
 
 void
@@ -53,13 +51,34 @@ rps_shard_release_locked(struct rps_shard *shard, uint64_t count)
     shard->reserved -= count;
 }
 
-struct rps_index_place
-rps_shard_create_row_locked(
-        struct rps_shard *shard, uint64_t hash, uint64_t key)
+rps_status
+rps_shard_create_row_locked(struct rps_shard *shard, uint64_t hash,
+        uint64_t key, bool promised, struct rps_index_place *place_out)
 {
-    const uint32_t row = (uint32_t)(shard->index.count + 1);
+    rps_status status = RPS_OK;
+    uint32_t number = 0;
 
-    assert(shard->reserved > 0);
-    shard->reserved--;
-    return rps_index_insert(&shard->index, hash, key, row, 0);
+    if (promised) {
+        rps_shard_release_locked(shard, 1);
+    }
+    status = rps_rows_reserve(&shard->rows, shard->reserved + 1);
+    if (status != RPS_OK) {
+        return status;
+    }
+    number = rps_rows_take(&shard->rows);
+    status = rps_index_insert(
+            &shard->index, hash, key, number + 1, shard->reserved, place_out);
+    if (status != RPS_OK) {
+        rps_rows_give(&shard->rows, number);
+    }
+    assert(status == RPS_OK || !promised);
+    return status;
+}
+
+void
+rps_shard_erase_row_locked(
+        struct rps_shard *shard, struct rps_index_place place)
+{
+    rps_index_remove(&shard->index, place);
+    rps_rows_give(&shard->rows, place.row - 1);
 }

@@ -2,9 +2,10 @@
 /*
  * A lock-striped part of a table: a lock, an index, the rows.
  *
- * Room for rows is promised before it is used: an update reserves what it
- * may create in every shard it touches, then nothing in it can fail.
- * index room and rows room >= index.count + reserved, always.
+ * Room for new rows can be promised: what is promised is always there, in
+ * the rows and in whichever segment of the index a key falls.
+ *
+ *   rows.spare >= reserved     free places of each segment >= reserved
  *
  * Threads: everything but _init and _finish under shard->lock.
  */
@@ -24,23 +25,38 @@ struct rps_shard {
     uint64_t reserved;      /* lock; rows promised, not yet created */
 } __attribute__((aligned(64)));
 
-/** false: no lock could be made. */
-bool rps_shard_init(
-        struct rps_shard *shard, size_t row_floats, uint64_t job_seed);
+/**
+ * row_bytes: value and slots. skip: leading bits of the hash that all keys
+ * of the shard share. Errors: NOMEM, LIMIT; it needs no _finish then.
+ */
+RPS_NODISCARD rps_status rps_shard_init(struct rps_shard *shard,
+        struct rps_arena *arena, size_t row_bytes, uint64_t job_seed,
+        uint32_t skip);
 void rps_shard_finish(struct rps_shard *shard);
 
-/** Promise `count` new rows. Errors: NOMEM, no promise was made. */
-RPS_NODISCARD rps_status rps_shard_reserve_locked(
+/**
+ * Promise `count` new rows. Quick: false where it is not obvious that there
+ * is room, or where there is no memory.
+ */
+RPS_NODISCARD bool rps_shard_promise_locked(
         struct rps_shard *shard, uint64_t count);
 
 /** Take back what was promised and not used. */
 void rps_shard_release_locked(struct rps_shard *shard, uint64_t count);
 
-/** Use one promise: a row for an absent key, its content undefined. */
-struct rps_index_place rps_shard_create_row_locked(
-        struct rps_shard *shard, uint64_t hash, uint64_t key);
+/**
+ * A row for an absent key, its content undefined. `promised`: use one
+ * promise; cannot fail. Errors: NOMEM, LIMIT; nothing changed.
+ */
+RPS_NODISCARD rps_status rps_shard_create_row_locked(struct rps_shard *shard,
+        uint64_t hash, uint64_t key, bool promised,
+        struct rps_index_place *place_out);
 
-static inline float *
+/** Forget a key and its row. Other places and pointers are void. */
+void rps_shard_erase_row_locked(
+        struct rps_shard *shard, struct rps_index_place place);
+
+static inline char *
 rps_shard_row_locked(
         const struct rps_shard *shard, struct rps_index_place place)
 {

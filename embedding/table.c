@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SLOT_BITS 12u /* of a hash, which name the PS */
+
 static rps_status
 create_shards(struct rps_table *table)
 {
@@ -26,9 +28,12 @@ create_shards(struct rps_table *table)
     }
     table->shards = shards;
     while (table->shard_count < count) {
-        if (!rps_shard_init(&table->shards[table->shard_count],
-                    table->spec.dim + table->slot_floats, table->job_seed)) {
-            return RPS_E_NOMEM;
+        const rps_status status = rps_shard_init(
+                &table->shards[table->shard_count], &table->arena,
+                table->value_bytes + table->slot_floats * sizeof(float),
+                table->job_seed, SLOT_BITS + table->shard_log2);
+        if (status != RPS_OK) {
+            return status;
         }
         table->shard_count++;
     }
@@ -54,10 +59,23 @@ rps_table_create_sharded(struct rps_table **table_out,
     if (table == NULL) {
         goto fail;
     }
+    rps_budget_init(&table->budget, NULL, 0);
+    if (pthread_mutex_init(&table->making, NULL) != 0) {
+        free(table);
+        table = NULL;
+        goto fail;
+    }
+    if (!rps_arena_init(&table->arena, &table->budget)) {
+        pthread_mutex_destroy(&table->making);
+        free(table);
+        table = NULL;
+        goto fail;
+    }
     table->spec = *spec;
     table->id = rps_table_id(spec->name);
     table->job_seed = job_seed;
     table->draws = rps_draw_stream(spec->seed, spec->name);
+    table->value_bytes = spec->dim * sizeof(float);
     table->slot_floats = rps_spec_slot_floats(spec);
     table->shard_log2 = shard_log2;
     rps_first_value_init(&table->first, spec);
@@ -93,6 +111,8 @@ rps_table_destroy(struct rps_table *table)
     for (size_t i = 0; i < table->shard_count; i++) {
         rps_shard_finish(&table->shards[i]);
     }
+    rps_arena_finish(&table->arena);
+    pthread_mutex_destroy(&table->making);
     free(table->shards);
     free(table);
 }
@@ -165,19 +185,30 @@ rps_table_default_value(const struct rps_table *table, uint64_t key, float *row)
     }
 }
 
-struct rps_index_place
+rps_status
 rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
-        uint64_t hash, uint64_t key)
+        uint64_t hash, uint64_t key, bool promised,
+        struct rps_index_place *place_out)
 {
-    const struct rps_index_place place =
-            rps_shard_create_row_locked(shard, hash, key);
-    float *row = rps_shard_row_locked(shard, place);
+    const rps_status status =
+            rps_shard_create_row_locked(shard, hash, key, promised, place_out);
 
-    rps_table_first_value(table, key, row);
-    rps_slots_fresh(&table->spec, row + table->spec.dim);
-    rps_count(&table->rows, 1);
-    rps_count(&table->inserted, 1);
-    return place;
+    if (status == RPS_OK) {
+        char *row = rps_shard_row_locked(shard, *place_out);
+        rps_table_first_value(table, key, (float *)(void *)row);
+        rps_slots_fresh(&table->spec, rps_table_slots_at(table, row));
+        rps_count(&table->rows, 1);
+        rps_count(&table->inserted, 1);
+    }
+    return status;
+}
+
+void
+rps_table_erase_row_locked(struct rps_table *table, struct rps_shard *shard,
+        struct rps_index_place place)
+{
+    rps_shard_erase_row_locked(shard, place);
+    atomic_fetch_sub_explicit(&table->rows, 1, memory_order_relaxed);
 }
 
 void
@@ -197,15 +228,14 @@ rps_table_set_pushes(struct rps_table *table, uint64_t pushes)
     atomic_store_explicit(&table->pushes, pushes, memory_order_relaxed);
 }
 
-static uint64_t
-shard_bytes(struct rps_shard *shard)
+static void
+add_shard(struct rps_shard *shard, struct rps_table_stats *out)
 {
-    uint64_t bytes = sizeof(*shard);
-
     pthread_mutex_lock(&shard->lock);
-    bytes += rps_index_bytes(&shard->index) + rps_rows_bytes(&shard->rows);
+    out->bytes += sizeof(*shard) + rps_index_list_bytes(&shard->index) +
+                  rps_rows_list_bytes(&shard->rows);
+    out->index_bytes += rps_index_line_bytes(&shard->index);
     pthread_mutex_unlock(&shard->lock);
-    return bytes;
 }
 
 void
@@ -213,7 +243,7 @@ rps_table_stats_of(struct rps_table *table, struct rps_table_stats *out)
 {
     *out = (struct rps_table_stats){
             .rows = rps_counted(&table->rows),
-            .bytes = sizeof(*table),
+            .bytes = sizeof(*table) + rps_arena_bytes(&table->arena),
             .lookups = rps_counted(&table->lookups),
             .missing = rps_counted(&table->missing),
             .pushes = rps_counted(&table->pushes),
@@ -221,14 +251,14 @@ rps_table_stats_of(struct rps_table *table, struct rps_table_stats *out)
             .nonfinite = rps_counted(&table->nonfinite),
     };
     for (size_t i = 0; i < table->shard_count; i++) {
-        out->bytes += shard_bytes(&table->shards[i]);
+        add_shard(&table->shards[i], out);
     }
 }
 
 struct visitor {
     rps_status (*visit)(void *context, const struct rps_row_view *row);
     void *context;
-    uint32_t dim;
+    const struct rps_table *table;
 };
 
 static rps_status
@@ -237,12 +267,12 @@ visit_line_locked(const struct rps_shard *shard,
 {
     rps_status status = RPS_OK;
 
-    for (unsigned i = 0; status == RPS_OK && i < RPS_INDEX_LANES; i++) {
+    for (unsigned i = 0; status == RPS_OK && i < RPS_LINE_KEYS; i++) {
         if (line->rows[i] != 0) {
-            const float *row = rps_rows_at(&shard->rows, line->rows[i] - 1);
+            char *row = rps_rows_at(&shard->rows, line->rows[i] - 1);
             const struct rps_row_view view = {.key = line->keys[i],
                     .value = row,
-                    .slots = row + visitor->dim,
+                    .slots = rps_table_slots_at(visitor->table, row),
                     .meta = line->meta[i]};
             status = visitor->visit(visitor->context, &view);
         }
@@ -257,10 +287,11 @@ visit_shard(struct rps_shard *shard, const struct visitor *visitor)
     rps_status status = RPS_OK;
 
     pthread_mutex_lock(&shard->lock);
-    for (uint64_t i = 0;
-            status == RPS_OK && index->lines != NULL && i <= index->line_mask;
-            i++) {
-        status = visit_line_locked(shard, &index->lines[i], visitor);
+    for (uint32_t s = 0; s < index->segment_count; s++) {
+        const struct rps_segment *segment = &index->segments[s];
+        for (uint32_t i = 0; status == RPS_OK && i < segment->line_count; i++) {
+            status = visit_line_locked(shard, &segment->lines[i], visitor);
+        }
     }
     pthread_mutex_unlock(&shard->lock);
     return status;
@@ -272,7 +303,7 @@ rps_table_visit(struct rps_table *table,
         void *context)
 {
     const struct visitor visitor = {
-            .visit = visit, .context = context, .dim = table->spec.dim};
+            .visit = visit, .context = context, .table = table};
     rps_status status = RPS_OK;
 
     for (size_t i = 0; status == RPS_OK && i < table->shard_count; i++) {

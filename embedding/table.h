@@ -24,10 +24,11 @@ struct rps_table;
 
 struct rps_table_stats {
     uint64_t rows;
-    uint64_t bytes;   /* what the table takes, index included */
-    uint64_t lookups; /* keys looked up */
-    uint64_t missing; /* of them absent */
-    uint64_t pushes;  /* pushes applied to this table (t of async) */
+    uint64_t bytes;       /* what the table takes, index included */
+    uint64_t index_bytes; /* of them the index's lines */
+    uint64_t lookups;     /* keys looked up */
+    uint64_t missing;     /* of them absent */
+    uint64_t pushes;      /* pushes applied to this table (t of async) */
     uint64_t inserted;
     uint64_t nonfinite;       /* contributions to a row that were refused */
     uint64_t unadmitted;      /* keys of pushes that were only counted */

@@ -21,10 +21,17 @@ struct rps_table {
     uint64_t draws; /* rps_draw_stream(): of the uses counters */
     struct rps_first_value first;
     struct rps_kernels kernels;
+    size_t value_bytes; /* of a row: dim values, padded to 4 bytes */
     uint32_t slot_floats;
     uint32_t shard_log2;
     size_t shard_count;
     struct rps_shard *shards; /* [shard_count] */
+    struct rps_budget budget;
+    struct rps_arena arena; /* of all shards */
+
+    /* taken before any shard's lock: by who makes rows in advance (room.h)
+     * and by who erases rows */
+    pthread_mutex_t making;
 
     _Atomic uint64_t newest; /* largest step that was stamped */
     _Atomic uint64_t rows;
@@ -57,9 +64,24 @@ void rps_table_default_value(
 /** Raise `newest` to at least step; before a lock under which it is stamped. */
 void rps_table_note_step(struct rps_table *table, uint64_t step);
 
-/** A row that did not exist: first value and fresh slots; counted. */
-struct rps_index_place rps_table_new_row_locked(struct rps_table *table,
-        struct rps_shard *shard, uint64_t hash, uint64_t key);
+/**
+ * A row for an absent key: first value and fresh slots; counted. `promised`:
+ * uses one promise of the shard and cannot fail. Errors: NOMEM, LIMIT.
+ */
+RPS_NODISCARD rps_status rps_table_new_row_locked(struct rps_table *table,
+        struct rps_shard *shard, uint64_t hash, uint64_t key, bool promised,
+        struct rps_index_place *place_out);
+
+/** Forget a row; counted. The caller holds `making` too. */
+void rps_table_erase_row_locked(struct rps_table *table,
+        struct rps_shard *shard, struct rps_index_place place);
+
+/** The slots of a row that lies at `row`. */
+static inline float *
+rps_table_slots_at(const struct rps_table *table, char *row)
+{
+    return (float *)(void *)(row + table->value_bytes);
+}
 
 static inline void
 rps_count(_Atomic uint64_t *counter, uint64_t n)

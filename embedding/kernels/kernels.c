@@ -49,9 +49,11 @@ rps_kernels_init(struct rps_kernels *k, enum rps_isa isa)
     assert((unsigned)isa < RPS_ISA_COUNT);
 
     rps_kernels_init_scalar(k);
+    rps_probe_init_scalar(k);
 #if defined(__x86_64__)
     if (isa >= RPS_ISA_AVX2) {
         rps_kernels_init_avx2(k);
+        rps_probe_init_avx2(k);
     }
     if (isa >= RPS_ISA_AVX512) {
         rps_kernels_init_avx512(k);

@@ -13,6 +13,8 @@
 #ifndef RPS_EMBEDDING_KERNELS_H
 #define RPS_EMBEDDING_KERNELS_H
 
+#include "embedding/line.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,6 +38,13 @@ struct rps_adam {
 };
 
 struct rps_kernels {
+    /**
+     * lanes[i] = where keys[i] lies in *lines[i]: 0..3; RPS_LANE_ABSENT if
+     * it is not there and a place is free, RPS_LANE_BEYOND if none is.
+     */
+    void (*probe)(const struct rps_index_line *const *lines,
+            const uint64_t *keys, size_t n, uint8_t *lanes);
+
     /** sum[j] += g[j] */
     void (*add)(float *restrict sum, const float *restrict g, size_t n);
 
@@ -84,6 +93,8 @@ const char *rps_isa_str(enum rps_isa isa);
 /** Fill *k for `isa`. */
 void rps_kernels_init(struct rps_kernels *k, enum rps_isa isa);
 
+void rps_probe_init_scalar(struct rps_kernels *k);
+void rps_probe_init_avx2(struct rps_kernels *k);
 void rps_kernels_init_scalar(struct rps_kernels *k);
 void rps_kernels_init_avx2(struct rps_kernels *k);
 void rps_kernels_init_avx512(struct rps_kernels *k);

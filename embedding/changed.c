@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which rows changed since a step, and what they are now. Like a lookup it
+ * changes nothing; it is for a caller that has the rows of that step.
+ */
+#include "embedding/batch.h"
+#include "embedding/meta.h"
+
+#include <string.h>
+
+struct reader {
+    struct rps_table *table;
+    struct rps_batch batch;
+    uint8_t wanted[RPS_BATCH_KEYS]; /* by position: to be sent */
+};
+
+/*
+ * A stamp holds 24 bits of a step. The row was pushed at the newest step
+ * that ends in those bits, or 2^24 steps before that, or ...: taking the
+ * newest can only call an old row changed, never a changed row old.
+ */
+static bool
+changed_since(uint64_t newest, uint64_t since, uint32_t meta)
+{
+    const uint64_t age = (newest - RPS_META_LAST(meta)) & RPS_TICK_MASK;
+
+    return age <= newest && newest - age > since;
+}
+
+static void
+mark_changed(struct reader *reader, uint64_t since)
+{
+    const struct rps_batch *batch = &reader->batch;
+    struct rps_batch_run run = rps_batch_run_at(batch, reader->table, 0);
+
+    for (; run.start < run.end;
+            run = rps_batch_run_at(batch, reader->table, run.end)) {
+        struct rps_shard *shard = &reader->table->shards[run.shard];
+        uint64_t newest = 0;
+        pthread_mutex_lock(&shard->lock);
+        /* not older than any stamp in here: see rps_table_note_step() */
+        newest = rps_counted(&reader->table->newest);
+        for (size_t i = run.start; i < run.end; i++) {
+            const uint16_t p = batch->order[i];
+            const struct rps_index_place place = rps_index_find(
+                    &shard->index, batch->hashes[p], batch->keys[p]);
+            reader->wanted[p] =
+                    place.row != 0 &&
+                    changed_since(newest, since, place.line->meta[place.lane]);
+        }
+        pthread_mutex_unlock(&shard->lock);
+    }
+}
+
+/* What was marked under one lock is read under a later one: it may be newer,
+ * or erased by now, and then answers its first value. */
+static size_t
+copy_marked(
+        struct reader *reader, size_t base, uint32_t *positions, float *rows)
+{
+    const size_t dim = reader->table->spec.dim;
+    const struct rps_batch *batch = &reader->batch;
+    size_t copied = 0;
+
+    for (size_t p = 0; p < batch->count; p++) {
+        struct rps_shard *shard = NULL;
+        struct rps_index_place place;
+        if (reader->wanted[p] == 0) {
+            continue;
+        }
+        shard = &reader->table->shards[rps_table_shard_of(
+                reader->table, batch->hashes[p])];
+        pthread_mutex_lock(&shard->lock);
+        place = rps_index_find(&shard->index, batch->hashes[p], batch->keys[p]);
+        if (place.row != 0) {
+            memcpy(rows + copied * dim, rps_shard_row_locked(shard, place),
+                    dim * sizeof(float));
+        }
+        pthread_mutex_unlock(&shard->lock);
+        if (place.row == 0) {
+            rps_table_first_value(
+                    reader->table, batch->keys[p], rows + copied * dim);
+        }
+        positions[copied] = (uint32_t)(base + p);
+        copied++;
+    }
+    return copied;
+}
+
+size_t
+rps_table_changed(struct rps_table *table, size_t n, const uint64_t *keys,
+        uint64_t since, uint32_t *positions, float *rows)
+{
+    struct reader reader;
+    size_t sent = 0;
+
+    reader.table = table;
+    for (size_t done = 0; done < n; done += reader.batch.count) {
+        const size_t left = n - done;
+        rps_batch_sort(&reader.batch, table,
+                left < RPS_BATCH_KEYS ? left : RPS_BATCH_KEYS, keys + done);
+        mark_changed(&reader, since);
+        sent += copy_marked(
+                &reader, done, positions + sent, rows + sent * table->spec.dim);
+    }
+    return sent;
+}

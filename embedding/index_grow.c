@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the memory of an index: the lines of its segments, its doors. Every
+ * change is made beside what it replaces, so that a failure changes nothing.
+ */
+#include "embedding/index_grow.h"
+
+#include "base/hash.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_LINES     (RPS_PAGE_BYTES / sizeof(struct rps_index_line))
+#define LINES_SPLIT    1024u /* 64 KiB: what would be larger is split */
+#define LINES_MAX      (RPS_REGION_BYTES / sizeof(struct rps_index_line))
+#define LINE_HASH_BITS 32u /* the low ones, which name the line */
+
+static struct rps_index_doors *
+doors_of(const struct rps_index *index)
+{
+    return atomic_load_explicit(&index->doors, memory_order_relaxed);
+}
+
+/* Copy what a probe needs into the segment's doors. Relaxed: readers that
+ * act on it hold the lock. */
+static void
+paint_doors(const struct rps_index *index, uint32_t number)
+{
+    struct rps_index_doors *doors = doors_of(index);
+    const struct rps_segment *segment = &index->segments[number];
+    const uint32_t log2 = doors->depth - segment->depth;
+    const uint32_t first = segment->first << log2;
+
+    for (uint32_t i = first; i < first + ((uint32_t)1 << log2); i++) {
+        atomic_store_explicit(
+                &doors->door[i].lines, segment->lines, memory_order_relaxed);
+        atomic_store_explicit(&doors->door[i].line_count, segment->line_count,
+                memory_order_relaxed);
+        doors->door[i].segment = number;
+    }
+}
+
+/*
+ * Lines for so many keys, and more than `kept` further ones: 9/8 to 11/8 of
+ * what they fill to 7/8, by a draw from the segment's place and size; whole
+ * pages from a page on.
+ */
+static uint32_t
+lines_for(const struct rps_segment *segment, uint64_t count, uint64_t kept)
+{
+    const uint64_t tight = (count * 8 / 7 + RPS_LINE_KEYS) / RPS_LINE_KEYS;
+    const uint64_t least = (count + kept + 1) / RPS_LINE_KEYS + 1;
+    const uint64_t draw = rps_mix64((uint64_t)segment->first << 32 ^
+                                    segment->line_count ^ segment->depth << 24);
+    uint64_t lines = tight + tight / 8 + draw % (tight / 4 + 1);
+
+    lines = lines < least ? least : lines;
+    if (lines >= PAGE_LINES) {
+        lines = (lines + PAGE_LINES - 1) / PAGE_LINES * PAGE_LINES;
+    }
+    return lines > UINT32_MAX ? UINT32_MAX : (uint32_t)lines;
+}
+
+/* Give a segment empty lines; its old ones are the caller's. */
+static rps_status
+take_lines(struct rps_arena *arena, struct rps_segment *segment, uint32_t lines)
+{
+    const size_t bytes = lines * sizeof(struct rps_index_line);
+    rps_status status = RPS_OK;
+
+    if (lines > LINES_MAX) {
+        return RPS_E_LIMIT;
+    }
+    status = rps_arena_take(arena, bytes, &segment->run);
+    if (status == RPS_OK) {
+        segment->lines = segment->run.start;
+        segment->line_count = lines;
+        segment->count = 0;
+        memset(segment->lines, 0, bytes);
+    }
+    return status;
+}
+
+static void
+move_keys(const struct rps_index *index, const struct rps_segment *from,
+        struct rps_segment *to, const struct rps_segment *only)
+{
+    for (uint32_t i = 0; i < from->line_count; i++) {
+        const struct rps_index_line *line = &from->lines[i];
+        for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
+            uint64_t hash = 0;
+            if (line->rows[lane] == 0) {
+                continue;
+            }
+            hash = rps_key_hash(line->keys[lane], index->job_seed);
+            if (only == NULL || rps_segment_holds(index, only, hash)) {
+                rps_segment_insert(to, hash, line->keys[lane], line->rows[lane],
+                        line->meta[lane]);
+            }
+        }
+    }
+}
+
+static void
+note_free(struct rps_index *index, const struct rps_segment *segment)
+{
+    if (rps_segment_free(segment) < index->free_min) {
+        index->free_min = rps_segment_free(segment);
+    }
+}
+
+static rps_status
+resize(struct rps_index *index, struct rps_segment *segment, uint32_t lines)
+{
+    struct rps_segment old = *segment;
+    struct rps_segment fresh = old;
+    const rps_status status = take_lines(index->arena, &fresh, lines);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    move_keys(index, &old, &fresh, NULL);
+    assert(fresh.count == old.count);
+    *segment = fresh;
+    index->line_count += fresh.line_count;
+    index->line_count -= old.line_count;
+    note_free(index, segment);
+    paint_doors(index, (uint32_t)(segment - index->segments));
+    rps_arena_give(index->arena, &old.run);
+    return RPS_OK;
+}
+
+static rps_status
+make_segment_room(struct rps_index *index)
+{
+    const uint32_t room = index->segment_room + index->segment_room / 4 + 1;
+    struct rps_segment *segments = NULL;
+
+    if (index->segment_count < index->segment_room) {
+        return RPS_OK;
+    }
+    segments = realloc(index->segments, room * sizeof(*segments));
+    if (segments == NULL) {
+        return RPS_E_NOMEM;
+    }
+    index->segments = segments;
+    index->segment_room = room;
+    return RPS_OK;
+}
+
+static struct rps_index_doors *
+new_doors(uint32_t depth)
+{
+    struct rps_index_doors *doors = malloc(
+            sizeof(*doors) + sizeof(doors->door[0]) * ((size_t)1 << depth));
+
+    if (doors != NULL) {
+        doors->replaced = NULL;
+        doors->depth = depth;
+    }
+    return doors;
+}
+
+static rps_status
+double_doors(struct rps_index *index)
+{
+    struct rps_index_doors *old = doors_of(index);
+    struct rps_index_doors *doors = new_doors(old->depth + 1);
+
+    if (doors == NULL) {
+        return RPS_E_NOMEM;
+    }
+    for (uint32_t i = 0; i < (uint32_t)1 << doors->depth; i++) {
+        const struct rps_index_door *from = &old->door[i / 2];
+        atomic_init(&doors->door[i].lines,
+                atomic_load_explicit(&from->lines, memory_order_relaxed));
+        atomic_init(&doors->door[i].line_count,
+                atomic_load_explicit(&from->line_count, memory_order_relaxed));
+        doors->door[i].segment = from->segment;
+    }
+    doors->replaced = old;
+    /* release: a prefetch that sees them sees what stands in them */
+    atomic_store_explicit(&index->doors, doors, memory_order_release);
+    return RPS_OK;
+}
+
+static uint32_t
+count_held(const struct rps_index *index, const struct rps_segment *from,
+        const struct rps_segment *half)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < from->line_count; i++) {
+        for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
+            count += from->lines[i].rows[lane] != 0 &&
+                     rps_segment_holds(index, half,
+                             rps_key_hash(from->lines[i].keys[lane],
+                                     index->job_seed));
+        }
+    }
+    return count;
+}
+
+/* halves[2]: the segments that a segment will be; they have lines. */
+static rps_status
+make_halves(struct rps_index *index, const struct rps_segment *whole,
+        struct rps_segment *halves, uint64_t kept)
+{
+    rps_status status = RPS_OK;
+
+    for (uint32_t i = 0; status == RPS_OK && i < 2; i++) {
+        halves[i] = (struct rps_segment){
+                .depth = whole->depth + 1, .first = whole->first * 2 + i};
+        status = take_lines(index->arena, &halves[i],
+                lines_for(&halves[i],
+                        count_held(index, whole, &halves[i]) + (uint64_t)1,
+                        kept));
+    }
+    if (status != RPS_OK) {
+        rps_arena_give(index->arena, &halves[0].run);
+    }
+    return status;
+}
+
+static rps_status
+split(struct rps_index *index, uint32_t number, uint64_t kept)
+{
+    struct rps_segment halves[2] = {{.lines = NULL}};
+    struct rps_segment old;
+    rps_status status = make_segment_room(index);
+
+    if (status == RPS_OK &&
+            index->segments[number].depth == doors_of(index)->depth) {
+        status = double_doors(index);
+    }
+    if (status == RPS_OK) {
+        status = make_halves(index, &index->segments[number], halves, kept);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    old = index->segments[number];
+    for (uint32_t i = 0; i < 2; i++) {
+        move_keys(index, &old, &halves[i], &halves[i]);
+        note_free(index, &halves[i]);
+        index->line_count += halves[i].line_count;
+    }
+    assert(halves[0].count + halves[1].count == old.count);
+    index->line_count -= old.line_count;
+    index->segments[number] = halves[0];
+    index->segments[index->segment_count] = halves[1];
+    index->segment_count++;
+    paint_doors(index, number);
+    paint_doors(index, index->segment_count - 1);
+    rps_arena_give(index->arena, &old.run);
+    return RPS_OK;
+}
+
+rps_status
+rps_index_grow(struct rps_index *index, uint64_t hash, uint64_t kept)
+{
+    struct rps_segment *segment = rps_index_segment(index, hash);
+    const uint32_t lines =
+            lines_for(segment, segment->count + (uint64_t)1, kept);
+    const bool can_split = index->skip + segment->depth < 64 - LINE_HASH_BITS;
+
+    return lines > LINES_SPLIT && can_split
+                   ? split(index, (uint32_t)(segment - index->segments), kept)
+                   : resize(index, segment, lines);
+}
+
+void
+rps_index_shrink(
+        struct rps_index *index, struct rps_segment *segment, uint64_t kept)
+{
+    const uint64_t places = (uint64_t)segment->line_count * RPS_LINE_KEYS;
+    const uint32_t lines =
+            lines_for(segment, segment->count + (uint64_t)1, kept);
+
+    if (segment->count < places * 3 / 8 && lines < segment->line_count) {
+        (void)resize(index, segment, lines); /* or it stays as it is */
+    }
+}
+
+rps_status
+rps_index_init(struct rps_index *index, struct rps_arena *arena,
+        uint64_t job_seed, uint32_t skip)
+{
+    rps_status status = RPS_OK;
+
+    *index = (struct rps_index){
+            .arena = arena, .job_seed = job_seed, .skip = skip};
+    atomic_init(&index->doors, new_doors(0));
+    status = doors_of(index) == NULL ? RPS_E_NOMEM : make_segment_room(index);
+    if (status == RPS_OK) {
+        index->segments[0] = (struct rps_segment){.lines = NULL};
+        status = take_lines(arena, &index->segments[0], 1);
+    }
+    if (status == RPS_OK) {
+        index->segment_count = 1;
+        index->line_count = 1;
+        paint_doors(index, 0);
+    }
+    return status;
+}
+
+void
+rps_index_finish(struct rps_index *index)
+{
+    struct rps_index_doors *doors = doors_of(index);
+
+    for (uint32_t i = 0; i < index->segment_count; i++) {
+        rps_arena_give(index->arena, &index->segments[i].run);
+    }
+    free(index->segments);
+    index->segments = NULL;
+    index->segment_count = 0;
+    while (doors != NULL) {
+        struct rps_index_doors *replaced = doors->replaced;
+        free(doors);
+        doors = replaced;
+    }
+    atomic_store_explicit(&index->doors, NULL, memory_order_relaxed);
+}
+
+size_t
+rps_index_list_bytes(const struct rps_index *index)
+{
+    const struct rps_index_doors *doors = doors_of(index);
+    size_t bytes = index->segment_room * sizeof(*index->segments);
+
+    for (; doors != NULL; doors = doors->replaced) {
+        bytes += sizeof(*doors) +
+                 sizeof(doors->door[0]) * ((size_t)1 << doors->depth);
+    }
+    return bytes;
+}

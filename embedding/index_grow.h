@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How segments get their lines: for the files of the index.
+ *
+ * Threads: the owner's lock (shard->lock).
+ */
+#ifndef RPS_EMBEDDING_INDEX_GROW_H
+#define RPS_EMBEDDING_INDEX_GROW_H
+
+#include "embedding/index.h"
+
+/** Where the search in a segment begins. It has lines. */
+static inline struct rps_index_line *
+rps_segment_home(const struct rps_segment *segment, uint64_t hash)
+{
+    return segment->lines +
+           ((hash & UINT32_MAX) * (uint64_t)segment->line_count >> 32);
+}
+
+/** Keys from which on it grows: 7/8 of the places. */
+static inline uint32_t
+rps_segment_full(const struct rps_segment *segment)
+{
+    return segment->line_count * (RPS_LINE_KEYS * 7) / 8;
+}
+
+/** Keys that can be stored before it grows: one place is kept free. */
+static inline uint32_t
+rps_segment_free(const struct rps_segment *segment)
+{
+    return segment->line_count * RPS_LINE_KEYS - 1 - segment->count;
+}
+
+/** Whether the hash begins as all in this segment do. */
+static inline bool
+rps_segment_holds(const struct rps_index *index,
+        const struct rps_segment *segment, uint64_t hash)
+{
+    return (hash << index->skip) >> 1 >> (63 - segment->depth) ==
+           segment->first;
+}
+
+/** Store an absent key in a segment that has a free place (asserted). */
+struct rps_index_place rps_segment_insert(struct rps_segment *segment,
+        uint64_t hash, uint64_t key, uint32_t row, uint32_t meta);
+
+/**
+ * Make the segment of a key larger, or two of it; it then has room for more
+ * than `kept` keys. Errors: NOMEM, LIMIT; nothing changed.
+ */
+RPS_NODISCARD rps_status rps_index_grow(
+        struct rps_index *index, uint64_t hash, uint64_t kept);
+
+#endif /* RPS_EMBEDDING_INDEX_GROW_H */

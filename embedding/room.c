@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns promises and the list of rows made in advance. */
+#include "embedding/room.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static void
+release(struct rps_room *room)
+{
+    for (size_t s = 0; s < room->table->shard_count; s++) {
+        if (room->promised[s] > 0) {
+            struct rps_shard *shard = &room->table->shards[s];
+            pthread_mutex_lock(&shard->lock);
+            rps_shard_release_locked(shard, room->promised[s]);
+            pthread_mutex_unlock(&shard->lock);
+            room->promised[s] = 0;
+        }
+    }
+}
+
+static bool
+promise(struct rps_room *room)
+{
+    for (size_t s = 0; s < room->table->shard_count; s++) {
+        struct rps_shard *shard = &room->table->shards[s];
+        const size_t count = room->starts[s + 1] - room->starts[s];
+        bool there = count <= UINT32_MAX;
+        if (count == 0) {
+            continue;
+        }
+        pthread_mutex_lock(&shard->lock);
+        there = there && rps_shard_promise_locked(shard, count);
+        pthread_mutex_unlock(&shard->lock);
+        if (!there) {
+            release(room);
+            return false;
+        }
+        room->promised[s] = (uint32_t)count;
+    }
+    return true;
+}
+
+static void
+prefetch_lines(const struct rps_room *room, const struct rps_shard *shard,
+        size_t start, size_t end)
+{
+    for (size_t i = start; i < end; i++) {
+        rps_index_prefetch(&shard->index, room->hashes[i]);
+    }
+}
+
+#define AHEAD 16u /* lines asked for before they are needed */
+
+static rps_status
+make_shard(struct rps_room *room, size_t s)
+{
+    struct rps_shard *shard = &room->table->shards[s];
+    const size_t end = room->starts[s + 1];
+    rps_status status = RPS_OK;
+
+    pthread_mutex_lock(&shard->lock);
+    for (size_t i = room->starts[s]; status == RPS_OK && i < end; i++) {
+        struct rps_index_place place;
+        if ((i - room->starts[s]) % AHEAD == 0) {
+            prefetch_lines(room, shard, i, i + AHEAD < end ? i + AHEAD : end);
+        }
+        place = rps_index_find(&shard->index, room->hashes[i], room->keys[i]);
+        if (place.row == 0) {
+            status = rps_table_new_row_locked(room->table, shard,
+                    room->hashes[i], room->keys[i], false, &place);
+            room->made[i] = status == RPS_OK;
+        }
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return status;
+}
+
+bool
+rps_room_refuse_locked(struct rps_room *room, size_t shard_index, size_t i)
+{
+    struct rps_shard *shard = &room->table->shards[shard_index];
+
+    if (room->made == NULL || room->made[i] == 0) {
+        return false;
+    }
+    rps_table_erase_row_locked(room->table, shard,
+            rps_index_find(&shard->index, room->hashes[i], room->keys[i]));
+    atomic_fetch_sub_explicit(&room->table->inserted, 1, memory_order_relaxed);
+    room->made[i] = 0;
+    return true;
+}
+
+static void
+unmake(struct rps_room *room)
+{
+    for (size_t s = 0; s < room->table->shard_count; s++) {
+        struct rps_shard *shard = &room->table->shards[s];
+        pthread_mutex_lock(&shard->lock);
+        for (size_t i = room->starts[s]; i < room->starts[s + 1]; i++) {
+            (void)rps_room_refuse_locked(room, s, i);
+        }
+        pthread_mutex_unlock(&shard->lock);
+    }
+}
+
+/* The lock is held until the end: no one erases what was made. */
+static rps_status
+make(struct rps_room *room)
+{
+    const size_t total = room->starts[room->table->shard_count];
+    rps_status status = RPS_OK;
+
+    room->made = calloc(total, 1);
+    if (room->made == NULL) {
+        return RPS_E_NOMEM;
+    }
+    pthread_mutex_lock(&room->table->making);
+    for (size_t s = 0; status == RPS_OK && s < room->table->shard_count; s++) {
+        status = make_shard(room, s);
+    }
+    if (status != RPS_OK) {
+        unmake(room);
+    }
+    return status;
+}
+
+rps_status
+rps_room_begin(struct rps_room *room, struct rps_table *table,
+        const uint64_t *keys, const uint64_t *hashes, const size_t *starts)
+{
+    *room = (struct rps_room){
+            .table = table, .keys = keys, .hashes = hashes, .starts = starts};
+    room->promised = calloc(table->shard_count, sizeof(*room->promised));
+    if (room->promised == NULL) {
+        return RPS_E_NOMEM;
+    }
+    return promise(room) ? RPS_OK : make(room);
+}
+
+struct rps_index_place
+rps_room_place_locked(
+        struct rps_room *room, size_t shard_index, uint64_t hash, uint64_t key)
+{
+    struct rps_shard *shard = &room->table->shards[shard_index];
+    struct rps_index_place place = rps_index_find(&shard->index, hash, key);
+
+    if (place.row == 0) {
+        rps_status status = RPS_OK;
+        assert(room->promised[shard_index] > 0);
+        room->promised[shard_index]--;
+        status = rps_table_new_row_locked(
+                room->table, shard, hash, key, true, &place);
+        assert(status == RPS_OK);
+        (void)status;
+    }
+    return place;
+}
+
+void
+rps_room_end(struct rps_room *room)
+{
+    if (room->promised != NULL) {
+        release(room);
+    }
+    if (room->made != NULL) {
+        pthread_mutex_unlock(&room->table->making);
+    }
+    free(room->promised);
+    free(room->made);
+    room->promised = NULL;
+    room->made = NULL;
+}

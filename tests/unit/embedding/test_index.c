@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The index of one shard against a plain list of what was stored: it grows,
+ * splits, shrinks and forgets, and never loses a key or finds a wrong one.
+ */
+#include "base/hash.h"
+#include "embedding/index.h"
+#include "embedding/index_grow.h"
+#include "tests/unit/suite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define JOB_SEED 7u
+#define SKIP     18u /* slot and shard: the hashes below share them not */
+
+struct index_fixture {
+    struct rps_budget budget;
+    struct rps_arena arena;
+    struct rps_index index;
+};
+
+static void
+start(struct index_fixture *f)
+{
+    rps_budget_init(&f->budget, NULL, 0);
+    ck_assert(rps_arena_init(&f->arena, &f->budget));
+    ck_assert_int_eq(
+            rps_index_init(&f->index, &f->arena, JOB_SEED, SKIP), RPS_OK);
+}
+
+static void
+finish(struct index_fixture *f)
+{
+    rps_index_finish(&f->index);
+    rps_arena_finish(&f->arena);
+    ck_assert_uint_eq(atomic_load(&f->budget.used), 0);
+}
+
+static rps_status
+insert(struct index_fixture *f, uint64_t key, uint32_t row)
+{
+    struct rps_index_place place;
+    const rps_status status = rps_index_insert(
+            &f->index, rps_key_hash(key, JOB_SEED), key, row, 0, &place);
+
+    if (status == RPS_OK) {
+        place.line->meta[place.lane] = ~row;
+    }
+    return status;
+}
+
+static struct rps_index_place
+find(const struct index_fixture *f, uint64_t key)
+{
+    return rps_index_find(&f->index, rps_key_hash(key, JOB_SEED), key);
+}
+
+static void
+check_stored(const struct index_fixture *f, uint64_t key, uint32_t row)
+{
+    const struct rps_index_place place = find(f, key);
+
+    if (place.row != row || place.line->meta[place.lane] != ~row) {
+        ck_abort_msg("key %llu has row %u, not %u", (unsigned long long)key,
+                place.row, row);
+    }
+}
+
+static void
+check_segments(const struct index_fixture *f)
+{
+    uint64_t count = 0;
+    uint64_t lines = 0;
+
+    for (uint32_t i = 0; i < f->index.segment_count; i++) {
+        const struct rps_segment *segment = &f->index.segments[i];
+        count += segment->count;
+        lines += segment->line_count;
+        ck_assert_uint_le(f->index.free_min, rps_segment_free(segment));
+        ck_assert_uint_lt(segment->count, segment->line_count * RPS_LINE_KEYS);
+    }
+    ck_assert_uint_eq(count, f->index.count);
+    ck_assert_uint_eq(lines, f->index.line_count);
+}
+
+START_TEST(every_key_is_found_while_the_index_grows_and_splits)
+{
+    struct index_fixture f;
+    const uint32_t count = 300000;
+
+    start(&f);
+    for (uint32_t i = 0; i < count; i++) {
+        ck_assert_uint_eq(find(&f, i).row, 0);
+        ck_assert_int_eq(insert(&f, i, i + 1), RPS_OK);
+    }
+    check_segments(&f);
+    ck_assert_uint_gt(f.index.segment_count, 64);
+    for (uint32_t i = 0; i < count; i++) {
+        check_stored(&f, i, i + 1);
+        ck_assert_uint_eq(find(&f, i + (uint64_t)count).row, 0);
+    }
+    /* 16 bytes a place, filled to between 9/11 and 7/9 of 7/8 */
+    ck_assert_uint_le(rps_index_line_bytes(&f.index), count * (uint64_t)26);
+    finish(&f);
+}
+END_TEST
+
+START_TEST(special_keys_are_keys_like_any_other)
+{
+    static const uint64_t keys[] = {0, 1, UINT64_MAX, UINT64_MAX - 1,
+            UINT64_MAX - 2, (uint64_t)INT64_MAX, (uint64_t)INT64_MAX + 1};
+    const uint32_t count = sizeof(keys) / sizeof(keys[0]);
+    struct index_fixture f;
+
+    start(&f);
+    for (uint32_t i = 0; i < count; i++) {
+        ck_assert_uint_eq(find(&f, keys[i]).row, 0);
+    }
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < count; i++) {
+            ck_assert_int_eq(insert(&f, keys[i], i + 1), RPS_OK);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            check_stored(&f, keys[i], i + 1);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            rps_index_remove(&f.index, find(&f, keys[i]));
+            ck_assert_uint_eq(find(&f, keys[i]).row, 0);
+        }
+    }
+    finish(&f);
+}
+END_TEST
+
+#define POOL 4000u
+
+/* A small pool, so that lines fill, overflow and empty many times. */
+START_TEST(storing_and_forgetting_at_random_agrees_with_a_list)
+{
+    struct index_fixture f;
+    uint32_t *rows = calloc(POOL, sizeof(*rows));
+    uint32_t next = 1;
+
+    ck_assert_ptr_nonnull(rows);
+    start(&f);
+    for (uint64_t turn = 0; turn < 400000; turn++) {
+        const uint64_t draw = rps_mix64(turn + (uint64_t)_i * 1000003);
+        const uint64_t key = draw % POOL;
+        /* tides: mostly storing, then mostly forgetting */
+        const bool stores =
+                draw >> 32 & 3 ? turn / 50000 % 2 == 0 : turn / 50000 % 2 != 0;
+        if (stores && rows[key] == 0) {
+            ck_assert_int_eq(insert(&f, key, next), RPS_OK);
+            rows[key] = next++;
+        } else if (!stores && rows[key] != 0) {
+            check_stored(&f, key, rows[key]);
+            rps_index_remove(&f.index, find(&f, key));
+            rows[key] = 0;
+        }
+        if (turn % 5000 == 0) {
+            rps_index_shrink(&f.index,
+                    rps_index_segment(&f.index, rps_key_hash(key, JOB_SEED)),
+                    0);
+            check_segments(&f);
+            for (uint64_t k = 0; k < POOL; k++) {
+                if (rows[k] != 0) {
+                    check_stored(&f, k, rows[k]);
+                } else {
+                    ck_assert_uint_eq(find(&f, k).row, 0);
+                }
+            }
+        }
+    }
+    finish(&f);
+    free(rows);
+}
+END_TEST
+
+START_TEST(without_memory_places_are_used_up_to_the_last_but_one)
+{
+    struct index_fixture f;
+    uint32_t count = 0;
+
+    start(&f);
+    for (; count < 50000; count++) {
+        ck_assert_int_eq(insert(&f, count, count + 1), RPS_OK);
+    }
+    atomic_store(&f.budget.limit, 1); /* nothing more */
+    while (insert(&f, count, count + 1) == RPS_OK) {
+        count++;
+    }
+    ck_assert_uint_eq(find(&f, count).row, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        check_stored(&f, i, i + 1);
+    }
+    check_segments(&f);
+    atomic_store(&f.budget.limit, 0);
+    ck_assert_int_eq(insert(&f, count, count + 1), RPS_OK);
+    finish(&f);
+}
+END_TEST
+
+START_TEST(places_that_are_promised_stay_free)
+{
+    struct index_fixture f;
+    const uint64_t kept = 40;
+
+    start(&f);
+    for (uint32_t i = 0; i < 20000; i++) {
+        struct rps_index_place place;
+        ck_assert_int_eq(rps_index_insert(&f.index, rps_key_hash(i, JOB_SEED),
+                                 i, i + 1, kept, &place),
+                RPS_OK);
+        ck_assert_uint_ge(rps_segment_free(rps_index_segment(
+                                  &f.index, rps_key_hash(i, JOB_SEED))),
+                kept);
+    }
+    ck_assert(rps_index_has_free(&f.index, kept));
+    ck_assert(!rps_index_has_free(&f.index, 1u << 30));
+    finish(&f);
+}
+END_TEST
+
+START_TEST(segments_follow_each_other_through_all_hashes)
+{
+    struct index_fixture f;
+    uint64_t hash = 0;
+    uint64_t count = 0;
+    uint32_t segments = 0;
+
+    start(&f);
+    for (uint32_t i = 0; i < 100000; i++) {
+        ck_assert_int_eq(insert(&f, i, i + 1), RPS_OK);
+    }
+    do {
+        const struct rps_segment *segment = rps_index_segment(&f.index, hash);
+        const uint64_t end = rps_index_segment_end(&f.index, segment);
+        ck_assert(end == 0 || end > hash);
+        count += segment->count;
+        segments++;
+        hash = end;
+    } while (hash != 0);
+    ck_assert_uint_eq(segments, f.index.segment_count);
+    ck_assert_uint_eq(count, f.index.count);
+    finish(&f);
+}
+END_TEST
+
+int
+main(void)
+{
+    Suite *suite = suite_create("index");
+    TCase *tc = tcase_create("index");
+
+    tcase_set_timeout(tc, 240);
+    tcase_add_test(tc, every_key_is_found_while_the_index_grows_and_splits);
+    tcase_add_test(tc, special_keys_are_keys_like_any_other);
+    tcase_add_loop_test(
+            tc, storing_and_forgetting_at_random_agrees_with_a_list, 0, 4);
+    tcase_add_test(tc, without_memory_places_are_used_up_to_the_last_but_one);
+    tcase_add_test(tc, places_that_are_promised_stay_free);
+    tcase_add_test(tc, segments_follow_each_other_through_all_hashes);
+    suite_add_tcase(suite, tc);
+    return run_suite(suite);
+}
