@@ -128,18 +128,24 @@ pattern_is_absent(const float *row)
     return true;
 }
 
-/* Value, slots and meta of a row that pushes alone made. */
+/*
+ * Value, slots and meta of a row that pushes alone made. One that was made
+ * and waits for its first step (embedding/room.h) has no uses, its first
+ * value and fresh slots.
+ */
 static inline bool
 pattern_view_is_right(
         const struct rps_table *table, const struct rps_row_view *row)
 {
-    if (!pattern_row_is_right(table, row->key, row->value) ||
-            RPS_META_USES(row->meta) == 0) {
+    int64_t count = -1;
+
+    if (!pattern_row_is_right(table, row->key, row->value)) {
         return false;
     }
-    return pattern_counts(table)
-                   ? pattern_count(row->key, row->value) >= 1
-                   : pattern_slot_count(row->key, row->slots) >= 1;
+    count = pattern_counts(table) ? pattern_count(row->key, row->value)
+                                  : pattern_slot_count(row->key, row->slots);
+    return row->meta == 0 ? count == 0
+                          : count >= 1 && RPS_META_USES(row->meta) > 0;
 }
 
 #endif /* RPS_TESTS_UNIT_EMBEDDING_PATTERN_H */
