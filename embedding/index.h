@@ -25,7 +25,7 @@
 #define RPS_EMBEDDING_INDEX_H
 
 #include "embedding/arena.h"
-#include "embedding/line.h"
+#include "embedding/kernels/line.h"
 
 #include <stdatomic.h>
 

@@ -13,7 +13,7 @@
 #ifndef RPS_EMBEDDING_KERNELS_H
 #define RPS_EMBEDDING_KERNELS_H
 
-#include "embedding/line.h"
+#include "embedding/kernels/line.h"
 
 #include <stdbool.h>
 #include <stddef.h>

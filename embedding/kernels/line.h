@@ -8,8 +8,8 @@
  * Rows count from 1; a place with row 0 is free, whatever its key says, so
  * that every one of the 2^64 keys can be stored.
  */
-#ifndef RPS_EMBEDDING_LINE_H
-#define RPS_EMBEDDING_LINE_H
+#ifndef RPS_EMBEDDING_KERNELS_LINE_H
+#define RPS_EMBEDDING_KERNELS_LINE_H
 
 #include <stdint.h>
 
@@ -27,4 +27,4 @@ _Static_assert(sizeof(struct rps_index_line) == 64, "a line is a cache line");
 #define RPS_LANE_ABSENT 4u /* not here, and a free place ends the probe */
 #define RPS_LANE_BEYOND 5u /* not here; the line is full: look further */
 
-#endif /* RPS_EMBEDDING_LINE_H */
+#endif /* RPS_EMBEDDING_KERNELS_LINE_H */
