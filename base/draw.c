@@ -2,6 +2,8 @@
 /* No libm whose bits could differ: nextafterf is exact. */
 #include "base/draw.h"
 
+#include "base/real.h"
+
 #include <math.h>
 
 uint64_t
@@ -30,4 +32,28 @@ rps_uniform_value(const struct rps_uniform *uniform, uint64_t draw)
 
     /* rounding to float may reach the end that is not part of the range */
     return value < uniform->high ? value : uniform->below;
+}
+
+/* 52 bits and a half: between 2^-53 and 1 - 2^-53, exact in a double. */
+static double
+odds(uint64_t draw)
+{
+    return ((double)(draw >> 12) + 0.5) * 0x1.0p-52;
+}
+
+double
+rps_normal_value(uint64_t draw)
+{
+    return rps_normal_quantile(odds(draw));
+}
+
+/* One draw, no rejection: the odds themselves are from [P(-2), P(2)]. */
+double
+rps_truncated_normal_value(uint64_t draw)
+{
+    const double below = 0.022750131948179207; /* P(z < -2) */
+    const double within = 0.95449973610364159; /* P(-2 < z < 2) */
+    const double z = rps_normal_quantile(below + within * odds(draw));
+
+    return z < -2.0 ? -2.0 : (z > 2.0 ? 2.0 : z);
 }

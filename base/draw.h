@@ -40,4 +40,10 @@ struct rps_uniform {
 struct rps_uniform rps_uniform_init(float low, float high);
 float rps_uniform_value(const struct rps_uniform *uniform, uint64_t draw);
 
+/** A standard normal number, |z| < 8.3: the quantile of the draw's 52 bits. */
+double rps_normal_value(uint64_t draw);
+
+/** The same of a standard normal number that lies within [-2, 2]. */
+double rps_truncated_normal_value(uint64_t draw);
+
 #endif /* RPS_BASE_DRAW_H */

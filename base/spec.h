@@ -35,12 +35,21 @@ const char *rps_spec_identity_differs(
 const char *rps_spec_policy_differs(
         const rps_table_spec *a, const rps_table_spec *b);
 
-/** f32 slots a row: sgd 0, adagrad dim, adam 2 dim, … */
-uint32_t rps_spec_slot_floats(const rps_table_spec *spec);
+/**
+ * A row in memory: value[dim] of the value type, padded to 4 bytes, then the
+ * floats of slot 0, of slot 1. All of a spec that rps_table_spec_check() let
+ * pass.
+ */
+size_t rps_spec_value_bytes(const rps_table_spec *spec); /* padding included */
+size_t rps_spec_row_bytes(const rps_table_spec *spec);
 
-/** Number of slot arrays and their names: "accumulator"; "m", "v"; … */
+/** Number of slot arrays and their names: "accumulator"; "m", "v"; ... */
 uint32_t rps_spec_slot_count(const rps_table_spec *spec);
 const char *rps_spec_slot_name(const rps_table_spec *spec, uint32_t slot);
+
+/** Floats of one slot (dim; rowwise_adagrad 1), and of all of them. */
+uint32_t rps_spec_slot_width(const rps_table_spec *spec, uint32_t slot);
+uint32_t rps_spec_slot_floats(const rps_table_spec *spec);
 
 const char *rps_optimizer_str(enum rps_optimizer optimizer);
 bool rps_optimizer_parse(const char *name, enum rps_optimizer *out);

@@ -37,32 +37,12 @@ struct apply {
     struct rps_room room;
     struct rps_step step;
     float *sums;      /* [slice_keys][dim] */
-    float *before;    /* [dim + slot floats] the row before its step */
+    float *scratch;   /* of rps_step_row() */
     size_t row_bytes; /* that a step reads and writes */
     size_t slice_keys;
     size_t slice_start; /* its first group */
     struct rps_combined slice[SLICE_KEYS];
 };
-
-/*
- * A step whose result is not finite (a huge gradient or rate) is taken back:
- * such a row could be neither saved nor trained on.
- */
-static bool
-step_row_locked(
-        struct apply *apply, float *row, const struct rps_combined *combined)
-{
-    const struct rps_table *table = apply->table;
-    const size_t floats = table->spec.dim + table->slot_floats;
-
-    memcpy(apply->before, row, floats * sizeof(*row));
-    rps_step_row(&apply->step, row, combined->gradient, combined->live);
-    if (table->kernels.finite(row, floats)) {
-        return true;
-    }
-    memcpy(row, apply->before, floats * sizeof(*row));
-    return false;
-}
 
 /* False: the step was refused. */
 static bool
@@ -74,11 +54,14 @@ step_key_locked(struct apply *apply, struct rps_shard *shard,
                       apply->update->step);
     char *row = rps_shard_row_locked(shard, place);
     uint32_t *meta = NULL;
+    uint32_t skipped = 0;
 
-    if (!step_row_locked(apply, (float *)(void *)row, combined)) {
+    meta = &place.line->meta[place.lane];
+    skipped = rps_meta_skipped(*meta, apply->update->step);
+    if (!rps_step_row(&apply->step, row, combined->gradient, combined->live,
+                skipped, draw, apply->scratch)) {
         return false;
     }
-    meta = &place.line->meta[place.lane];
     *meta = rps_meta_make(apply->update->step,
             rps_uses_add(RPS_META_USES(*meta), combined->uses, draw));
     apply->report->applied++;
@@ -218,11 +201,11 @@ prepare(struct apply *apply, const struct rps_contribution *contributions,
 
     apply->slice_keys = fits < SLICE_KEYS ? fits : SLICE_KEYS;
     apply->sums = malloc(apply->slice_keys * dim * sizeof(*apply->sums));
-    apply->before =
-            malloc((dim + apply->table->slot_floats) * sizeof(*apply->before));
+    apply->scratch = malloc(rps_step_scratch_floats(&apply->table->spec) *
+                            sizeof(*apply->scratch));
     apply->row_bytes = apply->table->value_bytes +
                        apply->table->slot_floats * sizeof(float);
-    if (apply->sums == NULL || apply->before == NULL) {
+    if (apply->sums == NULL || apply->scratch == NULL) {
         return RPS_E_NOMEM;
     }
     status =
@@ -271,6 +254,6 @@ rps_table_apply(struct rps_table *table, const struct rps_update *update,
     rps_room_end(&apply.room);
     rps_grouping_finish(&apply.grouping);
     free(apply.sums);
-    free(apply.before);
+    free(apply.scratch);
     return status;
 }

@@ -3,6 +3,7 @@
  * Writing rows as they are: start values, restored rows. All of them are
  * checked, then room for all is made, then all are written.
  */
+#include "base/spec.h"
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
 #include "embedding/room.h"
@@ -55,10 +56,12 @@ reset_tail(
 
     if (live < dim) {
         memset(row + live, 0, (dim - live) * sizeof(*row));
-        for (size_t slot = 0; slot < table->slot_floats; slot += dim) {
-            for (size_t j = live; j < dim; j++) {
-                slots[slot + j] = rps_slot_fresh(&table->spec);
+        for (uint32_t s = 0; s < rps_spec_slot_count(&table->spec); s++) {
+            const size_t width = rps_spec_slot_width(&table->spec, s);
+            for (size_t j = live; j < width; j++) {
+                slots[j] = rps_slot_fresh(&table->spec, s);
             }
+            slots += width;
         }
     }
 }

@@ -11,8 +11,28 @@ rps_first_value_init(struct rps_first_value *first, const rps_table_spec *spec)
             .stream = rps_draw_stream(spec->seed, spec->name),
             .uniform = rps_uniform_init(
                     spec->initializer_low, spec->initializer_high),
+            .mean = (double)spec->initializer_low,
+            .deviation = (double)spec->initializer_high,
             .initializer = spec->initializer,
     };
+}
+
+static float
+column_value(const struct rps_first_value *first, uint64_t draw)
+{
+    switch (first->initializer) {
+    case RPS_INITIALIZER_CONSTANT:
+        return (float)first->uniform.low;
+    case RPS_INITIALIZER_UNIFORM:
+        return rps_uniform_value(&first->uniform, draw);
+    case RPS_INITIALIZER_NORMAL:
+        return (float)(first->mean + first->deviation * rps_normal_value(draw));
+    case RPS_INITIALIZER_TRUNCATED_NORMAL:
+        return (float)(first->mean +
+                       first->deviation * rps_truncated_normal_value(draw));
+    default:
+        return 0.0f;
+    }
 }
 
 void
@@ -21,19 +41,8 @@ rps_first_value_fill(
 {
     const uint64_t start = rps_draw_row(first->stream, key);
 
-    assert(first->initializer <= RPS_INITIALIZER_UNIFORM);
+    assert(first->initializer != RPS_INITIALIZER_VARIANCE_SCALING);
     for (size_t j = 0; j < n; j++) {
-        switch (first->initializer) {
-        case RPS_INITIALIZER_CONSTANT:
-            row[j] = (float)first->uniform.low;
-            break;
-        case RPS_INITIALIZER_UNIFORM:
-            row[j] = rps_uniform_value(
-                    &first->uniform, rps_draw_column(start, j));
-            break;
-        default:
-            row[j] = 0.0f;
-            break;
-        }
+        row[j] = column_value(first, rps_draw_column(start, j));
     }
 }

@@ -17,6 +17,8 @@
 struct rps_first_value {
     uint64_t stream; /* of the table: seed and name */
     struct rps_uniform uniform;
+    double mean;      /* of the normal kinds */
+    double deviation; /* of the normal kinds */
     enum rps_initializer initializer;
 };
 

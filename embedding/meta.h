@@ -18,6 +18,16 @@ rps_meta_make(uint64_t step, uint32_t uses)
     return (uint32_t)(step & RPS_TICK_MASK) | uses << 24;
 }
 
+/** Steps since the row's last push in which it had none: 0 where it never
+ * had one, or where a later step has been stamped. */
+static inline uint32_t
+rps_meta_skipped(uint32_t meta, uint64_t step)
+{
+    const uint32_t age = (uint32_t)(step - meta) & RPS_TICK_MASK;
+
+    return meta >> 24 == 0 || age == 0 || age > RPS_TICK_MASK / 2 ? 0 : age - 1;
+}
+
 /** How many uses a counter stands for, about: 0, 1, 2.06, 3.2, ... 8.6e7. */
 double rps_uses_estimate(uint32_t uses);
 

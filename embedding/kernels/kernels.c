@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 static const char *const isa_names[RPS_ISA_COUNT] = {
         "scalar", "avx2", "avx512"};
 
@@ -14,14 +18,28 @@ rps_isa_str(enum rps_isa isa)
     return (unsigned)isa < RPS_ISA_COUNT ? isa_names[isa] : "unknown";
 }
 
+#if defined(__x86_64__)
+static bool
+cpu_has_f16c(void)
+{
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
+/* The wide sets convert halves by F16C, which a hypervisor may hide. */
 static enum rps_isa
 isa_of_cpu(void)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) {
+    if (cpu_has_f16c() && __builtin_cpu_supports("avx512f")) {
         return RPS_ISA_AVX512;
     }
-    if (__builtin_cpu_supports("avx2")) {
+    if (cpu_has_f16c() && __builtin_cpu_supports("avx2")) {
         return RPS_ISA_AVX2;
     }
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The arithmetic of the table engine: one struct of function pointers, filled
- * for the CPU at hand. kernels_scalar.c is the specification; every other
- * file must agree with it (tests/kernel/ holds them to that).
+ * for the CPU at hand. vector.h, convert.h, gather.h and step.h are written
+ * once, for the lanes that a lanes_*.h declares: one float (kernels_scalar.c,
+ * the specification), eight (AVX2) or sixteen (AVX-512). tests/kernel/ holds
+ * the wide sets to the scalar one.
  *
  * For all of them
  * Shapes: arrays of n f32, any alignment of 4 bytes, not overlapping.
@@ -27,15 +29,40 @@ enum rps_isa {
     RPS_ISA_COUNT
 };
 
-/** Constants of one Adam step; lr, b1, b2, eps and t as in docs/TABLE.md. */
-struct rps_adam {
-    float rate;       /* lr sqrt(1 - b2^t) / (1 - b1^t) */
-    float beta1;      /* b1 */
+/** Value types that rows have in memory: f32, f16, bf16 (enum rps_value). */
+#define RPS_ROW_VALUES 3u
+
+/** The numbers of one step; each kernel says which ones it reads. */
+struct rps_step_numbers {
+    size_t dim; /* floats from slot to slot */
+    float rate; /* the learning rate; of Adam lr sqrt(1 - b2^t) / (1 - b1^t) */
+    float keep; /* 1 - lr weight_decay where that is decoupled, else 1 */
+    float momentum;
+    float beta1;      /* b1; catching up: b1^(k + 1), k steps were skipped */
     float beta1_rest; /* 1 - b1 */
-    float beta2;      /* b2 */
-    float beta2_rest; /* 1 - b2 */
-    float epsilon;    /* eps sqrt(1 - b2^t), above 0 */
+    float beta2;      /* b2, or b2^(k + 1) */
+    float beta2_rest; /* 1 - b2, or 1 - rho */
+    float epsilon;    /* Adam: eps sqrt(1 - b2^t), above 0 */
+    float tail;       /* catching up: the rates of the skipped steps, summed */
+    float tail_keep;  /* catching up: keep^k */
+    float l1;
+    float l2;        /* 2 l2 */
+    float shrinkage; /* 2 l2_shrinkage */
+    float power;     /* -learning_rate_power, >= 0 */
 };
+
+/**
+ * One optimizer step of one row, in float32.
+ *
+ * Shapes:  w[n], g[n]; slots: slot s begins at slots + s * c->dim and has n
+ *          live floats (rowwise_adagrad: one); before: as long as w and the
+ *          slots together with dim floats each; not overlapping.
+ * Returns: whether every result is finite. If not, w and the slots hold
+ *          what they held before, bit for bit.
+ */
+typedef bool rps_step_fn(float *restrict w, float *restrict slots,
+        const float *restrict g, size_t n, const struct rps_step_numbers *c,
+        float *restrict before);
 
 struct rps_kernels {
     /**
@@ -65,23 +92,81 @@ struct rps_kernels {
      */
     double (*square_sum)(const float *g, size_t n);
 
-    /** w[j] -= lr * g[j] */
-    void (*sgd)(float *restrict w, const float *restrict g, float lr, size_t n);
+    /** out[j] = g[j] + factor * w[j] */
+    void (*decay)(float *restrict out, const float *restrict g,
+            const float *restrict w, float factor, size_t n);
+
+    /** to[j] = the float that from[j] is; by enum rps_value. */
+    void (*widen[RPS_ROW_VALUES])(
+            float *restrict to, const void *restrict from, size_t n);
 
     /**
-     * a[j] += g[j] * g[j]
-     * if a[j] > 0: w[j] -= (lr * g[j]) / sqrt(a[j])
+     * to[j] = from[j], to nearest, ties to even; by enum rps_value.
+     * Returns whether each is finite in the narrow type.
      */
-    void (*adagrad)(float *restrict w, float *restrict a,
-            const float *restrict g, float lr, size_t n);
+    bool (*narrow[RPS_ROW_VALUES])(
+            void *restrict to, const float *restrict from, size_t n);
 
     /**
-     * m[j] = beta1 * m[j] + beta1_rest * g[j]
-     * v[j] = beta2 * v[j] + beta2_rest * (g[j] * g[j])
-     * w[j] -= (rate * m[j]) / (sqrt(v[j]) + epsilon)
+     * The same with stochastic rounding: down, or up where the top bits of
+     * draws[j] say so, with the odds that keep the mean. Not of f32 (NULL).
      */
-    void (*adam)(float *restrict w, float *restrict m, float *restrict v,
-            const float *restrict g, const struct rps_adam *c, size_t n);
+    bool (*narrow_drawn[RPS_ROW_VALUES])(void *restrict to,
+            const float *restrict from, const uint32_t *restrict draws,
+            size_t n);
+
+    /**
+     * For each i < n whose sources[i] is not NULL: the dim values there, of
+     * the type that chose the kernel, go as floats to the row at
+     * (char *)rows + positions[i] * stride_bytes.
+     */
+    void (*gather[RPS_ROW_VALUES])(float *rows, size_t stride_bytes,
+            const uint16_t *positions, const void *const *sources, size_t n,
+            size_t dim);
+
+    /** w -= rate * g */
+    rps_step_fn *sgd;
+
+    /** a = momentum * a + g; w -= rate * a */
+    rps_step_fn *momentum;
+
+    /** a = momentum * a + g; w -= g * rate + (a * momentum) * rate */
+    rps_step_fn *nesterov;
+
+    /** a += g * g; if a > 0: w -= (rate * g) / sqrt(a) */
+    rps_step_fn *adagrad;
+
+    /**
+     * a += float(square_sum(g) / n); d = sqrt(a) + epsilon
+     * if d > 0: w -= (rate / d) * g
+     */
+    rps_step_fn *rowwise_adagrad;
+
+    /**
+     * m = beta1 * m + beta1_rest * g
+     * v = beta2 * v + beta2_rest * (g * g)
+     * w = keep * w - (rate * m) / (sqrt(v) + epsilon)
+     */
+    rps_step_fn *adam;
+
+    /** w = tail_keep * w - (tail * m) / (sqrt(v) + epsilon); then adam */
+    rps_step_fn *adam_catchup;
+
+    /**
+     * n1 = n + g * g; s = (sqrt(n1) - sqrt(n)) / rate
+     * z += (g + shrinkage * w) - s * w; n = n1
+     * w = |z| > l1 ? (sign(z) * l1 - z) / (sqrt(n1) / rate + l2) : 0
+     */
+    rps_step_fn *ftrl;
+
+    /** ftrl with pow(x, power) for sqrt(x); the same code in every set */
+    rps_step_fn *ftrl_power;
+
+    /**
+     * s += (g * g - s) * beta2_rest
+     * a = momentum * a + (g * rate) / sqrt(s + epsilon); w -= a
+     */
+    rps_step_fn *rmsprop;
 };
 
 /** Best set this CPU runs, capped by the environment variable RPS_ISA. */

@@ -1,87 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "embedding/kernels/element.h"
-#include "embedding/kernels/kernels.h"
-
-static void
-add_scalar(float *restrict sum, const float *restrict g, size_t n)
-{
-    for (size_t j = 0; j < n; j++) {
-        sum[j] += g[j];
-    }
-}
-
-static void
-scale_scalar(float *g, float factor, size_t n)
-{
-    for (size_t j = 0; j < n; j++) {
-        g[j] *= factor;
-    }
-}
-
-static void
-clip_scalar(float *g, float limit, size_t n)
-{
-    for (size_t j = 0; j < n; j++) {
-        g[j] = element_clip(g[j], limit);
-    }
-}
-
-static bool
-finite_scalar(const float *g, size_t n)
-{
-    bool finite = true;
-
-    for (size_t j = 0; j < n; j++) {
-        finite = finite && element_finite(g[j]);
-    }
-    return finite;
-}
+/* The specification, and what is the same in every set. */
+#include "base/real.h"
+#include "embedding/kernels/lanes_scalar.h"
 
 static double
-square_sum_scalar(const float *g, size_t n)
+square_sum(const float *g, size_t n)
 {
     double sums[RPS_SQUARE_SUMS] = {0.0};
 
     return element_square_sum(sums, g, 0, n);
 }
 
-static void
-sgd_scalar(float *restrict w, const float *restrict g, float lr, size_t n)
+#include "embedding/kernels/step.h"
+
+INLINED struct lanes_row
+ftrl_power_formula(
+        struct lanes_row at, lanes g, const struct rps_step_numbers *c)
 {
-    for (size_t j = 0; j < n; j++) {
-        element_sgd(&w[j], g[j], lr);
-    }
+    const float root0 = (float)rps_power((double)at.s0, (double)c->power);
+
+    at.s0 = at.s0 + g * g;
+    return ftrl_rest(
+            at, g, root0, (float)rps_power((double)at.s0, (double)c->power), c);
 }
 
-static void
-adagrad_scalar(float *restrict w, float *restrict a, const float *restrict g,
-        float lr, size_t n)
+STEP(ftrl_power, 2)
+
+static bool
+narrow_f16_drawn(void *restrict to, const float *restrict from,
+        const uint32_t *restrict draws, size_t n)
 {
+    uint16_t *halves = to;
+    bool finite = true;
+
     for (size_t j = 0; j < n; j++) {
-        element_adagrad(&w[j], &a[j], g[j], lr);
+        halves[j] = element_to_f16_drawn(from[j], draws[j]);
+        finite = finite && (halves[j] & 0x7c00u) != 0x7c00u;
     }
+    return finite;
 }
 
-static void
-adam_scalar(float *restrict w, float *restrict m, float *restrict v,
-        const float *restrict g, const struct rps_adam *c, size_t n)
+static bool
+narrow_bf16_drawn(void *restrict to, const float *restrict from,
+        const uint32_t *restrict draws, size_t n)
 {
+    uint16_t *halves = to;
+    bool finite = true;
+
     for (size_t j = 0; j < n; j++) {
-        element_adam(&w[j], &m[j], &v[j], g[j], c);
+        halves[j] = element_to_bf16_drawn(from[j], draws[j]);
+        finite = finite && (halves[j] & 0x7f80u) != 0x7f80u;
     }
+    return finite;
 }
 
 void
 rps_kernels_init_scalar(struct rps_kernels *k)
 {
-    *k = (struct rps_kernels){
-            .add = add_scalar,
-            .scale = scale_scalar,
-            .clip = clip_scalar,
-            .finite = finite_scalar,
-            .square_sum = square_sum_scalar,
-            .sgd = sgd_scalar,
-            .adagrad = adagrad_scalar,
-            .adam = adam_scalar,
-    };
+    *k = (struct rps_kernels){.square_sum = square_sum};
+    vector_init(k);
+    convert_init(k);
+    gather_init(k);
+    step_init(k);
+    k->ftrl_power = step_ftrl_power;
+    k->narrow_drawn[RPS_VALUE_F16] = narrow_f16_drawn;
+    k->narrow_drawn[RPS_VALUE_BF16] = narrow_bf16_drawn;
 }

@@ -58,12 +58,29 @@ enum rps_optimizer {
 
 enum rps_initializer {
     RPS_INITIALIZER_ZEROS = 0,
-    RPS_INITIALIZER_CONSTANT = 1, /**< every column: initializer_low */
-    RPS_INITIALIZER_UNIFORM = 2,  /**< in [initializer_low, _high) */
-    RPS_INITIALIZER_NORMAL = 3,
-    RPS_INITIALIZER_TRUNCATED_NORMAL = 4,
+    RPS_INITIALIZER_CONSTANT = 1,         /**< every column: initializer_low */
+    RPS_INITIALIZER_UNIFORM = 2,          /**< in [initializer_low, _high) */
+    RPS_INITIALIZER_NORMAL = 3,           /**< mean _low, deviation _high */
+    RPS_INITIALIZER_TRUNCATED_NORMAL = 4, /**< the same, within 2 deviations */
+    /** Not in a table's spec: rps_table_spec_variance_scaling() makes one of
+     * the others of it. */
     RPS_INITIALIZER_VARIANCE_SCALING = 5,
     RPS_INITIALIZER_COUNT
+};
+
+/** What variance scaling divides by: device_vocabulary_size, dim, or half of
+ * their sum. */
+enum rps_fan {
+    RPS_FAN_IN = 0,
+    RPS_FAN_OUT = 1,
+    RPS_FAN_AVG = 2
+};
+
+/** What variance scaling draws from. */
+enum rps_distribution {
+    RPS_DISTRIBUTION_TRUNCATED_NORMAL = 0,
+    RPS_DISTRIBUTION_NORMAL = 1,
+    RPS_DISTRIBUTION_UNIFORM = 2
 };
 
 /** What happens when memory_limit is reached. */
@@ -92,7 +109,7 @@ typedef struct rps_table_spec {
     uint32_t struct_bytes; /**< set by _init; tells versions apart */
     char name[RPS_NAME_BYTES_MAX + 1]; /**< [0-9A-Za-z_.], no leading dot */
     uint32_t dim;                      /**< floats a row, 1..RPS_DIM_MAX */
-    enum rps_value value_dtype;        /**< in memory; only F32 is built */
+    enum rps_value value_dtype;        /**< in memory: F32, F16 or BF16 */
     enum rps_key_dtype key_dtype;
     uint64_t device_vocabulary_size; /**< 1..10^9; a hint, not a bound */
     uint64_t seed;                   /**< of first values; full 64 bits */
@@ -103,25 +120,26 @@ typedef struct rps_table_spec {
     float initializer_high; /**< uniform high, normal standard deviation */
 
     enum rps_optimizer optimizer;
-    float learning_rate; /**< used where a push carries NaN */
-    float initial_accumulator;
-    float beta1;
-    float beta2;
-    float epsilon;
-    float weight_decay;
-    float momentum;
-    uint32_t nesterov; /**< 0 or 1 */
-    float rho;
-    float l1;
+    /* Those without a part in the optimizer stay at their defaults. */
+    float learning_rate;       /**< used where a push carries NaN; >= 0 */
+    float initial_accumulator; /**< adagrad, rowwise_adagrad, ftrl, rmsprop */
+    float beta1;               /**< adam*: 0 <= beta1 < 1 */
+    float beta2;               /**< adam*: 0 <= beta2 < 1 */
+    float epsilon;             /**< adam*, rowwise_adagrad, rmsprop: 0..1 */
+    float weight_decay;        /**< 0..10; not ftrl, not adam_catchup */
+    float momentum;            /**< momentum, rmsprop: 0 <= momentum < 1 */
+    uint32_t nesterov;         /**< 0 or 1; momentum */
+    float rho;                 /**< rmsprop: 0 <= rho < 1 */
+    float l1;                  /**< ftrl: 0..10^4, as are the next two */
     float l2;
     float l2_shrinkage;
-    float learning_rate_power;
-    float clip_value; /**< elements into [-clip, clip]; 0 = off */
-    float clip_norm;  /**< a row's 2-norm at most this; 0 = off */
+    float learning_rate_power; /**< ftrl: -1..0 */
+    float clip_value;          /**< elements into [-clip, clip]; 0 = off */
+    float clip_norm;           /**< a row's 2-norm at most this; 0 = off */
 
     float default_value; /**< each column of an unadmitted or absent row */
-    /* Not built yet: anything but the default is RPS_E_UNSUPPORTED. */
     uint32_t stochastic_rounding; /**< 0 or 1; of f16 and bf16 rows */
+    /* Not built yet: anything but the default is RPS_E_UNSUPPORTED. */
     enum rps_admission admission;
     uint64_t min_used_times;
     uint64_t max_cold_secs;
@@ -135,15 +153,30 @@ typedef struct rps_table_spec {
  * Fill *spec with every default for this optimizer.
  *
  * Defaults: uniform ±0.05, seed 0, learning_rate 0.001 (adagrad 0.001, sgd
- * 0.01), Adagrad accumulator 0.1, Adam betas 0.9 and 0.999, epsilon 1e-8,
- * AdamW weight_decay 0.004, device_vocabulary_size 1. A name that is too
- * long is cut to a name that rps_table_spec_check() refuses.
+ * 0.01), accumulators 0.1 (rmsprop 0), Adam betas 0.9 and 0.999, epsilon
+ * 1e-8 (rmsprop 1e-10), AdamW weight_decay 0.004, momentum 0.9 (rmsprop 0),
+ * rho 0.9, learning_rate_power -0.5, device_vocabulary_size 1. A name that is
+ * too long is cut to a name that rps_table_spec_check() refuses.
  *
  * Owns:    copies name.
  * Threads: any.
  */
 RPS_API void rps_table_spec_init(rps_table_spec *spec, const char *name,
         uint32_t dim, enum rps_optimizer optimizer);
+
+/**
+ * Set the initializer of *spec to variance scaling: deviation
+ * sqrt(scale / max(1, fan)), from dim and device_vocabulary_size as they are
+ * now. What is kept, and part of the table's identity, are plain numbers:
+ * initializer, initializer_low and initializer_high.
+ *
+ * Units:   scale > 0, at most 1e30; 1 is usual.
+ * Threads: any.
+ * Errors:  RPS_E_INVAL (an argument out of range, dim 0): *spec unchanged.
+ */
+RPS_API RPS_NODISCARD rps_status rps_table_spec_variance_scaling(
+        rps_table_spec *spec, float scale, enum rps_fan fan,
+        enum rps_distribution distribution);
 
 /**
  * Say whether a table of this spec can be made by this build.

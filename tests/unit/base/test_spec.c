@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/spec.h"
+#include "base/spec_fields.h"
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -15,17 +16,54 @@ good(void)
     return spec;
 }
 
-START_TEST(defaults_are_legal_for_every_built_optimizer)
+static const struct {
+    enum rps_optimizer optimizer;
+    const char *slots[2];
+    uint32_t floats; /* of a row of 10 */
+} slots_of[] = {
+        {RPS_OPTIMIZER_SGD, {NULL, NULL}, 0},
+        {RPS_OPTIMIZER_MOMENTUM, {"momentum", NULL}, 10},
+        {RPS_OPTIMIZER_ADAGRAD, {"accumulator", NULL}, 10},
+        {RPS_OPTIMIZER_ROWWISE_ADAGRAD, {"accumulator", NULL}, 1},
+        {RPS_OPTIMIZER_ADAM, {"m", "v"}, 20},
+        {RPS_OPTIMIZER_ADAMW, {"m", "v"}, 20},
+        {RPS_OPTIMIZER_ADAM_CATCHUP, {"m", "v"}, 20},
+        {RPS_OPTIMIZER_ADAMW_CATCHUP, {"m", "v"}, 20},
+        {RPS_OPTIMIZER_FTRL, {"accum", "linear"}, 20},
+        {RPS_OPTIMIZER_RMSPROP, {"ms", "mom"}, 20},
+};
+
+START_TEST(defaults_are_legal_for_every_optimizer_and_slots_have_names)
 {
-    const enum rps_optimizer built[] = {
-            RPS_OPTIMIZER_SGD, RPS_OPTIMIZER_ADAGRAD, RPS_OPTIMIZER_ADAM};
+    rps_table_spec spec;
+    uint32_t count = 0;
+
+    rps_table_spec_init(&spec, "t", 10, slots_of[_i].optimizer);
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    count = rps_spec_slot_count(&spec);
+    ck_assert_uint_eq(rps_spec_slot_floats(&spec), slots_of[_i].floats);
+    for (uint32_t s = 0; s < count; s++) {
+        ck_assert_str_eq(rps_spec_slot_name(&spec, s), slots_of[_i].slots[s]);
+        ck_assert_uint_eq(
+                rps_spec_slot_width(&spec, s), slots_of[_i].floats / count);
+    }
+    ck_assert(count == 2 || slots_of[_i].slots[count] == NULL);
+}
+END_TEST
+
+START_TEST(row_is_its_padded_values_then_float_slots)
+{
     rps_table_spec spec;
 
-    for (size_t i = 0; i < 3; i++) {
-        rps_table_spec_init(&spec, "t", 1, built[i]);
-        ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
-        ck_assert_uint_eq(rps_spec_slot_floats(&spec), i);
-    }
+    rps_table_spec_init(&spec, "t", 3, RPS_OPTIMIZER_ADAM);
+    ck_assert_uint_eq(rps_spec_value_bytes(&spec), 12);
+    ck_assert_uint_eq(rps_spec_row_bytes(&spec), 12 + 24);
+    spec.value_dtype = RPS_VALUE_F16;
+    ck_assert_uint_eq(rps_spec_value_bytes(&spec), 8);
+    ck_assert_uint_eq(rps_spec_row_bytes(&spec), 8 + 24);
+    spec.value_dtype = RPS_VALUE_BF16;
+    spec.dim = 4;
+    ck_assert_uint_eq(rps_spec_value_bytes(&spec), 8);
 }
 END_TEST
 
@@ -102,11 +140,10 @@ START_TEST(what_is_not_built_is_refused_by_name)
             rps_table_spec_check(&spec, why, sizeof(why)), RPS_E_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(why, "min_used_times"));
     spec = good();
-    spec.optimizer = RPS_OPTIMIZER_FTRL;
-    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_UNSUPPORTED);
-    spec = good();
-    spec.value_dtype = RPS_VALUE_BF16;
-    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_UNSUPPORTED);
+    spec.value_dtype = RPS_VALUE_I8;
+    ck_assert_int_eq(
+            rps_table_spec_check(&spec, why, sizeof(why)), RPS_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(why, "value_dtype is int8"));
 }
 END_TEST
 
@@ -122,6 +159,153 @@ START_TEST(numbers_that_are_nan_or_out_of_range_are_refused)
     spec = good();
     spec.beta1 = 1.0f;
     ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+}
+END_TEST
+
+/* A field of a spec of this optimizer, its least and largest legal value,
+ * and one below and above. */
+static const struct {
+    enum rps_optimizer optimizer;
+    const char *field;
+    double low;
+    double high;
+    double bad[2];
+} ranges[] = {
+        {RPS_OPTIMIZER_SGD, "learning_rate", 0, 3e38, {-1e-9, NAN}},
+        {RPS_OPTIMIZER_ADAGRAD, "initial_accumulator", 0, 1e6, {-1e-3, NAN}},
+        {RPS_OPTIMIZER_FTRL, "initial_accumulator", 0, 1e6, {-1e-3, NAN}},
+        {RPS_OPTIMIZER_ADAM, "beta1", 0, 0.9999, {-0.1, 1}},
+        {RPS_OPTIMIZER_ADAMW, "beta2", 0, 0.9999, {-0.1, 1}},
+        {RPS_OPTIMIZER_ADAM, "epsilon", 1e-45, 1, {0, 1.1}},
+        {RPS_OPTIMIZER_RMSPROP, "epsilon", 1e-45, 1, {0, 1.1}},
+        {RPS_OPTIMIZER_ROWWISE_ADAGRAD, "epsilon", 0, 1, {-1e-9, 1.1}},
+        {RPS_OPTIMIZER_ADAMW, "weight_decay", 0, 10, {-1e-9, 10.1}},
+        {RPS_OPTIMIZER_SGD, "weight_decay", 0, 10, {-1e-9, 10.1}},
+        {RPS_OPTIMIZER_FTRL, "weight_decay", 0, 0, {1e-9, -1}},
+        {RPS_OPTIMIZER_ADAM_CATCHUP, "weight_decay", 0, 0, {1e-9, -1}},
+        {RPS_OPTIMIZER_MOMENTUM, "momentum", 0, 0.99, {-0.1, 1}},
+        {RPS_OPTIMIZER_RMSPROP, "momentum", 0, 0.99, {-0.1, 1}},
+        {RPS_OPTIMIZER_ADAM, "momentum", 0, 0, {0.9, -1}},
+        {RPS_OPTIMIZER_RMSPROP, "rho", 0, 0.999, {-0.1, 1}},
+        {RPS_OPTIMIZER_SGD, "rho", 0.9, 0.9, {0.5, 0}},
+        {RPS_OPTIMIZER_FTRL, "l1", 0, 1e4, {-1, 10001}},
+        {RPS_OPTIMIZER_FTRL, "l2", 0, 1e4, {-1, 10001}},
+        {RPS_OPTIMIZER_FTRL, "l2_shrinkage", 0, 1e4, {-1, 10001}},
+        {RPS_OPTIMIZER_ADAGRAD, "l1", 0, 0, {1, -1}},
+        {RPS_OPTIMIZER_FTRL, "learning_rate_power", -1, 0, {-1.1, 0.1}},
+        {RPS_OPTIMIZER_SGD, "learning_rate_power", -0.5, -0.5, {-0.4, 0}},
+        {RPS_OPTIMIZER_ADAM_CATCHUP, "beta1", 0, 0.9994, {0.9996, -1}},
+};
+
+static rps_status
+check_with(size_t i, double number, char *why, size_t why_bytes)
+{
+    rps_table_spec spec;
+    size_t count = 0;
+    const struct rps_spec_field *fields = rps_spec_fields(&count);
+    const float value = (float)number;
+
+    rps_table_spec_init(&spec, "t", 4, ranges[i].optimizer);
+    for (size_t f = 0; f < count; f++) {
+        if (strcmp(fields[f].name, ranges[i].field) == 0) {
+            memcpy((char *)&spec + fields[f].offset, &value, sizeof(value));
+        }
+    }
+    return rps_table_spec_check(&spec, why, why_bytes);
+}
+
+START_TEST(hyper_parameters_have_ranges_and_name_their_field)
+{
+    char why[512];
+
+    ck_assert_int_eq(
+            check_with((size_t)_i, ranges[_i].low, why, sizeof(why)), RPS_OK);
+    ck_assert_int_eq(
+            check_with((size_t)_i, ranges[_i].high, why, sizeof(why)), RPS_OK);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(
+                check_with((size_t)_i, ranges[_i].bad[i], why, sizeof(why)),
+                RPS_E_INVAL);
+        ck_assert_msg(strstr(why, ranges[_i].field) != NULL, "%s", why);
+    }
+}
+END_TEST
+
+START_TEST(what_means_nothing_to_a_table_is_refused)
+{
+    rps_table_spec spec;
+    char why[512];
+
+    rps_table_spec_init(&spec, "t", 4, RPS_OPTIMIZER_MOMENTUM);
+    spec.nesterov = 1;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.nesterov = 2;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+    rps_table_spec_init(&spec, "t", 4, RPS_OPTIMIZER_SGD);
+    spec.nesterov = 1;
+    ck_assert_int_eq(
+            rps_table_spec_check(&spec, why, sizeof(why)), RPS_E_INVAL);
+    ck_assert_str_eq(why, "table t: nesterov is 1, must be in [0, 0]");
+    spec = good();
+    spec.stochastic_rounding = 1;
+    ck_assert_int_eq(
+            rps_table_spec_check(&spec, why, sizeof(why)), RPS_E_INVAL);
+    ck_assert_ptr_nonnull(strstr(why, "stochastic_rounding"));
+    rps_table_spec_init(&spec, "t", 4, RPS_OPTIMIZER_ADAMW_CATCHUP);
+    spec.max_cold_secs = 60;
+    ck_assert_int_eq(
+            rps_table_spec_check(&spec, why, sizeof(why)), RPS_E_INVAL);
+    ck_assert_ptr_nonnull(strstr(why, "max_cold_secs is 60"));
+}
+END_TEST
+
+START_TEST(normal_initializers_ask_for_a_deviation_that_is_not_negative)
+{
+    rps_table_spec spec = good();
+
+    spec.initializer = RPS_INITIALIZER_NORMAL;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.initializer_high = -0.01f;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+    spec.initializer = RPS_INITIALIZER_TRUNCATED_NORMAL;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+    spec.initializer = RPS_INITIALIZER_VARIANCE_SCALING;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+}
+END_TEST
+
+/* TensorFlow's numbers for a weight of [vocabulary, dim]. */
+START_TEST(variance_scaling_becomes_plain_numbers)
+{
+    rps_table_spec spec = good();
+
+    spec.device_vocabulary_size = 1000;
+    ck_assert_int_eq(rps_table_spec_variance_scaling(&spec, 2.0f, RPS_FAN_AVG,
+                             RPS_DISTRIBUTION_TRUNCATED_NORMAL),
+            RPS_OK);
+    ck_assert_int_eq(spec.initializer, RPS_INITIALIZER_TRUNCATED_NORMAL);
+    ck_assert_float_eq(spec.initializer_low, 0.0f);
+    ck_assert_double_eq_tol((double)spec.initializer_high,
+            sqrt(2.0 / 508.0) / 0.8796256610342398, 1e-8);
+    ck_assert_int_eq(rps_table_spec_variance_scaling(
+                             &spec, 1.0f, RPS_FAN_OUT, RPS_DISTRIBUTION_NORMAL),
+            RPS_OK);
+    ck_assert_int_eq(spec.initializer, RPS_INITIALIZER_NORMAL);
+    ck_assert_float_eq(spec.initializer_high, 0.25f);
+    ck_assert_int_eq(rps_table_spec_variance_scaling(
+                             &spec, 1.0f, RPS_FAN_IN, RPS_DISTRIBUTION_UNIFORM),
+            RPS_OK);
+    ck_assert_int_eq(spec.initializer, RPS_INITIALIZER_UNIFORM);
+    ck_assert_double_eq_tol(
+            (double)spec.initializer_high, sqrt(3.0 / 1000.0), 1e-8);
+    ck_assert_float_eq(spec.initializer_low, -spec.initializer_high);
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    ck_assert_int_eq(rps_table_spec_variance_scaling(
+                             &spec, 0.0f, RPS_FAN_IN, RPS_DISTRIBUTION_UNIFORM),
+            RPS_E_INVAL);
+    ck_assert_int_eq(rps_table_spec_variance_scaling(
+                             &spec, NAN, RPS_FAN_IN, RPS_DISTRIBUTION_UNIFORM),
+            RPS_E_INVAL);
 }
 END_TEST
 
@@ -201,7 +385,16 @@ main(void)
     Suite *suite = suite_create("spec");
     TCase *tc = tcase_create("spec");
 
-    tcase_add_test(tc, defaults_are_legal_for_every_built_optimizer);
+    tcase_add_loop_test(tc,
+            defaults_are_legal_for_every_optimizer_and_slots_have_names, 0,
+            RPS_OPTIMIZER_COUNT);
+    tcase_add_test(tc, row_is_its_padded_values_then_float_slots);
+    tcase_add_loop_test(tc, hyper_parameters_have_ranges_and_name_their_field,
+            0, (int)(sizeof(ranges) / sizeof(ranges[0])));
+    tcase_add_test(tc, what_means_nothing_to_a_table_is_refused);
+    tcase_add_test(
+            tc, normal_initializers_ask_for_a_deviation_that_is_not_negative);
+    tcase_add_test(tc, variance_scaling_becomes_plain_numbers);
     tcase_add_loop_test(tc, table_names_are_checked_character_by_character, 0,
             (int)(sizeof(names) / sizeof(names[0])));
     tcase_add_test(tc, name_of_128_characters_is_legal_and_of_129_is_not);
