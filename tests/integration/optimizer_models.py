@@ -108,6 +108,8 @@ class Hyper:
                     "nesterov": 0, "rho": 0.9, "l1": 0.0, "l2": 0.0,
                     "l2_shrinkage": 0.0, "learning_rate_power": -0.5,
                     "clip_value": 0.0, "clip_norm": 0.0}
+        if spec["optimizer"] == "rmsprop":
+            defaults.update(epsilon=1e-10, initial_accumulator=0.0)
         for name, value in defaults.items():
             setattr(self, name, float(numpy.float32(spec.get(name, value))))
 
@@ -116,24 +118,27 @@ def decayed(g, w, hyper):
     return g + w * hyper.weight_decay if hyper.weight_decay else g
 
 
-def sgd(w, slots, g, hyper, lr, t):
+# Each takes and gives (w, slots); t is this step, last each row's last one.
+
+
+def sgd(w, slots, g, hyper, lr, t, last):
     return w - decayed(g, w, hyper) * lr, []
 
 
-def momentum(w, slots, g, hyper, lr, t):
+def momentum(w, slots, g, hyper, lr, t, last):
     g = decayed(g, w, hyper)
     buffer = slots[0] * hyper.momentum + g
     step = g + buffer * hyper.momentum if hyper.nesterov else buffer
     return w - step * lr, [buffer]
 
 
-def adagrad(w, slots, g, hyper, lr, t):
+def adagrad(w, slots, g, hyper, lr, t, last):
     g = decayed(g, w, hyper)
     a = slots[0] + g * g
     return w - g * lr / a.sqrt(), [a]
 
 
-def rowwise_adagrad(w, slots, g, hyper, lr, t):
+def rowwise_adagrad(w, slots, g, hyper, lr, t, last):
     g = decayed(g, w, hyper)
     dim = g.value.shape[1]
     square = (g * g)
@@ -157,18 +162,64 @@ def adam_move(m, v, hyper, lr, t):
     return m * c1 / (v.sqrt() * c2 + hyper.epsilon)
 
 
-def adam(w, slots, g, hyper, lr, t):
+def adam(w, slots, g, hyper, lr, t, last):
     m, v = moments(slots, decayed(g, w, hyper), hyper)
     return w - adam_move(m, v, hyper, lr, t), [m, v]
 
 
-def adamw(w, slots, g, hyper, lr, t):
+def adamw(w, slots, g, hyper, lr, t, last):
     m, v = moments(slots, g, hyper)
     w = w - w * Near.rounded(lr * hyper.weight_decay)
     return w - adam_move(m, v, hyper, lr, t), [m, v]
 
 
-def ftrl(w, slots, g, hyper, lr, t):
+TAIL_ERROR = 0.0031  # docs/TABLE.md, Catching up: of what the tail moves
+
+
+def catch_up(w, slots, hyper, lr, t, last):
+    """The steps last + 1 .. t - 1 of dense Adam, in which there was no
+    gradient, one by one. The table has them in one go: what it may be off by
+    for that is TAIL_ERROR of the movement, and what epsilon changes."""
+    m, v = slots
+    gaps = numpy.where(last > 0, t - 1 - last, 0)
+    exact, tail, decay = (numpy.zeros(w.value.shape) for _ in range(3))
+    decay += 1.0
+    keep = 1.0 - lr * hyper.weight_decay
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        for i in range(1, gaps.max(initial=0) + 1):
+            now = (gaps >= i)[:, None]
+            at = (last + i)[:, None]
+            b1, b2 = hyper.beta1 ** i, hyper.beta2 ** i
+            c1 = 1.0 - hyper.beta1 ** at
+            c2 = 1.0 - hyper.beta2 ** at
+            step = lr * (b1 * m.value / c1) / (
+                numpy.sqrt(b2 * v.value / c2) + hyper.epsilon)
+            share = lr * numpy.sqrt(c2) / c1 * b1 / numpy.sqrt(b2)
+            exact = numpy.where(now, keep * exact + step, exact)
+            tail = numpy.where(now, keep * tail + share, tail)
+            decay = numpy.where(now, keep * decay, decay)
+    epsilon = hyper.epsilon * numpy.sqrt(1.0 - hyper.beta2 ** t)
+    if t > 1:
+        move = m * Near.rounded(tail) / (v.sqrt() + Near.rounded(epsilon))
+        move = Near(exact, move.bound + TAIL_ERROR * numpy.abs(exact)
+                    + numpy.abs(move.value - exact))
+        w = w * Near.rounded(decay) - move
+    gaps = gaps[:, None]
+    return w, [m * Near.rounded(hyper.beta1 ** gaps),
+               v * Near.rounded(hyper.beta2 ** gaps)]
+
+
+def adam_catchup(w, slots, g, hyper, lr, t, last):
+    w, slots = catch_up(w, slots, hyper, lr, t, last)
+    return adam(w, slots, g, hyper, lr, t, last)
+
+
+def adamw_catchup(w, slots, g, hyper, lr, t, last):
+    w, slots = catch_up(w, slots, hyper, lr, t, last)
+    return adamw(w, slots, g, hyper, lr, t, last)
+
+
+def ftrl(w, slots, g, hyper, lr, t, last):
     n, z = slots
     p = -hyper.learning_rate_power
     used = g + w * (2.0 * hyper.l2_shrinkage) if hyper.l2_shrinkage else g
@@ -184,20 +235,19 @@ def ftrl(w, slots, g, hyper, lr, t):
     return moved.where(numpy.abs(z.value) > hyper.l1, zero), [grown, z]
 
 
-def rmsprop(w, slots, g, hyper, lr, t):
+def rmsprop(w, slots, g, hyper, lr, t, last):
     g = decayed(g, w, hyper)
     rest = Near.rounded(1.0 - hyper.rho)
     ms = slots[0] * hyper.rho + g * g * rest
     step = g * lr / (ms + hyper.epsilon).sqrt()
-    if len(slots) == 1:
-        return w - step, [ms]
     buffer = slots[1] * hyper.momentum + step
     return w - buffer, [ms, buffer]
 
 
 STEPS = {"sgd": sgd, "momentum": momentum, "adagrad": adagrad,
          "rowwise_adagrad": rowwise_adagrad, "adam": adam, "adamw": adamw,
-         "ftrl": ftrl, "rmsprop": rmsprop}
+         "ftrl": ftrl, "rmsprop": rmsprop,
+         "adam_catchup": adam_catchup, "adamw_catchup": adamw_catchup}
 
 
 def slot_widths(spec):
@@ -205,13 +255,14 @@ def slot_widths(spec):
     dim = spec["dimension"]
     return {"sgd": [], "momentum": [dim], "adagrad": [dim],
             "rowwise_adagrad": [1], "adam": [dim, dim], "adamw": [dim, dim],
+            "adam_catchup": [dim, dim], "adamw_catchup": [dim, dim],
             "ftrl": [dim, dim], "rmsprop": [dim, dim]}[spec["optimizer"]]
 
 
 def fresh_slots(spec, rows):
-    starts = {"adagrad": [Hyper(spec).initial_accumulator],
-              "rowwise_adagrad": [Hyper(spec).initial_accumulator],
-              "ftrl": [Hyper(spec).initial_accumulator, 0.0]}
+    first = Hyper(spec).initial_accumulator
+    starts = {"adagrad": [first], "rowwise_adagrad": [first],
+              "ftrl": [first, 0.0], "rmsprop": [first, 0.0]}
     widths = slot_widths(spec)
     start = starts.get(spec["optimizer"], [0.0] * len(widths))
     return [Near(numpy.full((rows, width), first))
@@ -228,21 +279,30 @@ class Model:
         self.w = Near(rows)
         self.slots = fresh_slots(spec, len(keys))
         self.touched = numpy.zeros(len(keys), bool)
+        self.last = numpy.zeros(len(keys), int)
         self.refused = 0
 
     def _sums(self, parts):
+        """Sums in the order of arrival: of each key its first gradient, then
+        its second, and so on."""
         shape = self.w.value.shape
+        rows = [self.at[int(key)] for keys, *_ in parts for key in keys]
+        g = numpy.concatenate([numpy.zeros((0, shape[1]), numpy.float32)] + [
+            numpy.asarray(part[1], numpy.float32) for part in parts])
+        counts = numpy.isfinite(g).all(1)
+        self.refused += int((~counts).sum())
+        rows, g = numpy.array(rows, int)[counts], g[counts].astype(float)
+        seen = numpy.zeros(shape[0], int)
+        turn = numpy.zeros(len(rows), int)
+        for i, row in enumerate(rows):
+            turn[i] = seen[row]
+            seen[row] += 1
         sums = Near(numpy.zeros(shape))
-        seen = numpy.zeros(shape[0], bool)
-        for keys, gradients, *_ in parts:
-            for key, g in zip(keys, numpy.asarray(gradients, numpy.float32)):
-                if not numpy.isfinite(g).all():
-                    self.refused += 1
-                    continue
-                at, g = self.at[int(key)], Near(g)
-                sums.put(at, sums[at] + g if seen[at] else g)
-                seen[at] = True
-        return sums, seen
+        for n in range(seen.max(initial=0)):
+            now = turn == n
+            at = rows[now]
+            sums.put(at, sums[at] + Near(g[now]) if n else Near(g[now]))
+        return sums, seen > 0
 
     def _clipped(self, g):
         limit = self.hyper.clip_value
@@ -268,11 +328,13 @@ class Model:
         g = self._clipped(g)
         step = STEPS[self.spec["optimizer"]]
         w, slots = step(self.w[rows], [slot[rows] for slot in self.slots], g,
-                        self.hyper, float(numpy.float32(lr)), t)
+                        self.hyper, float(numpy.float32(lr)), t,
+                        self.last[rows])
         self.w.put(rows, w)
         for old, new in zip(self.slots, slots):
             old.put(rows, new)
         self.touched[rows] = True
+        self.last[rows] = t
 
     def assert_close(self, dump):
         """Every row that was pushed is there, and within its bound."""

@@ -18,8 +18,11 @@ class Replay:
 
     def __init__(self, spec, shard_log2=6, job_seed=0):
         self.spec = {"name": "emb", **spec}
+        scaling = self.spec.pop("variance_scaling", None)
         self.head = {"spec": self.spec, "shard_log2": shard_log2,
                      "job_seed": job_seed}
+        if scaling:
+            self.head["variance_scaling"] = scaling
         self.operations = []
         self.pools = {"u8": [], "f4": [], "u4": []}
         self.sizes = dict.fromkeys(self.pools, 0)

