@@ -12,6 +12,7 @@
  * the first one is stepped, so that many cache misses are in flight.
  */
 #include "base/hash.h"
+#include "embedding/admit.h"
 #include "embedding/combine.h"
 #include "embedding/group.h"
 #include "embedding/meta.h"
@@ -35,6 +36,8 @@ struct apply {
     struct rps_apply_report *report;
     struct rps_grouping grouping;
     struct rps_room room;
+    uint64_t *uses; /* [groups] multiplicities, or NULL: all are admitted */
+    uint64_t tick;  /* to stamp with */
     struct rps_step step;
     float *sums;      /* [slice_keys][dim] */
     float *scratch;   /* of rps_step_row() */
@@ -62,7 +65,7 @@ step_key_locked(struct apply *apply, struct rps_shard *shard,
                 skipped, draw, apply->scratch)) {
         return false;
     }
-    *meta = rps_meta_make(apply->update->step,
+    *meta = rps_meta_make(apply->tick,
             rps_uses_add(RPS_META_USES(*meta), combined->uses, draw));
     apply->report->applied++;
     return true;
@@ -85,6 +88,48 @@ refuse_sum(struct apply *apply, size_t group)
     }
 }
 
+/* A key without a row. True: it has one now, and places are void. */
+static bool
+create_locked(struct apply *apply, size_t shard_index, size_t i)
+{
+    const struct rps_combined *combined = &apply->slice[i];
+    struct rps_index_place place;
+
+    switch (rps_room_create_locked(
+            &apply->room, shard_index, apply->slice_start + i, &place)) {
+    case RPS_ROOM_CREATED:
+        return true;
+    case RPS_ROOM_UNADMITTED:
+        rps_admit_count_locked(apply->table, &apply->table->shards[shard_index],
+                combined->hash, combined->key, combined->uses);
+        apply->report->unadmitted++;
+        return false;
+    default:
+        apply->report->dropped++;
+        return false;
+    }
+}
+
+/*
+ * A new row is as old as this push, also if its step is refused, and was
+ * used as often as was counted of its key.
+ */
+static void
+start_meta_locked(struct apply *apply, struct rps_shard *shard,
+        const struct rps_combined *combined, struct rps_index_place place)
+{
+    struct rps_table *table = apply->table;
+    uint32_t counted = 0;
+
+    if (rps_admits_all(table) && !rps_ages_matter(&table->spec)) {
+        return;
+    }
+    counted =
+            rps_admit_take_locked(table, shard, combined->hash, combined->key);
+    place.line->meta[place.lane] = rps_meta_make(apply->tick,
+            rps_uses_add(0, counted, rps_mix64(table->draws ^ combined->key)));
+}
+
 /*
  * Creating a row moves lines, and may move rows: all rows of the burst are
  * there before the place of any is kept.
@@ -95,27 +140,33 @@ find_burst_locked(struct apply *apply, size_t shard_index, size_t start,
 {
     struct rps_shard *shard = &apply->table->shards[shard_index];
     const struct rps_combined *combined = apply->slice + start;
+    const size_t first = apply->slice_start + start;
+    bool created[BURST];
     bool moved = false;
 
     for (size_t i = 0; i < n; i++) {
         places[i] = (struct rps_index_place){.row = 0};
+        created[i] = false;
         if (combined[i].gradient == NULL) {
             moved |= rps_room_refuse_locked(
-                    &apply->room, shard_index, apply->slice_start + start + i);
+                    &apply->room, shard_index, first + i);
             continue;
         }
         places[i] = rps_index_find(
                 &shard->index, combined[i].hash, combined[i].key);
         if (places[i].row == 0) {
-            (void)rps_room_place_locked(&apply->room, shard_index,
-                    combined[i].hash, combined[i].key);
-            moved = true;
+            created[i] = create_locked(apply, shard_index, start + i);
+            moved |= created[i];
         }
     }
-    for (size_t i = 0; moved && i < n; i++) {
-        if (combined[i].gradient != NULL) {
+    for (size_t i = 0; i < n; i++) {
+        if (moved && (places[i].row != 0 || created[i])) {
             places[i] = rps_index_find(
                     &shard->index, combined[i].hash, combined[i].key);
+        }
+        if (created[i] || (places[i].row != 0 &&
+                                  rps_room_made(&apply->room, first + i))) {
+            start_meta_locked(apply, shard, &combined[i], places[i]);
         }
     }
 }
@@ -191,6 +242,50 @@ step_shards(struct apply *apply)
     }
 }
 
+static uint64_t
+uses_of_group(const struct apply *apply, size_t group)
+{
+    const struct rps_grouping *grouping = &apply->grouping;
+    uint64_t uses = 0;
+
+    for (uint32_t e = grouping->firsts[group]; e != RPS_ENTRY_NONE;
+            e = grouping->entries[e].next) {
+        uses += grouping->entries[e].uses;
+    }
+    return uses;
+}
+
+/* Who is admitted has to be known before rows are made. */
+static rps_status
+sum_uses(struct apply *apply)
+{
+    const size_t groups = apply->grouping.group_count;
+
+    if (rps_admits_all(apply->table) || groups == 0) {
+        return RPS_OK;
+    }
+    apply->uses = malloc(groups * sizeof(*apply->uses));
+    if (apply->uses == NULL) {
+        return RPS_E_NOMEM;
+    }
+    for (size_t g = 0; g < groups; g++) {
+        apply->uses[g] = uses_of_group(apply, g);
+    }
+    return RPS_OK;
+}
+
+static rps_status
+begin_room(struct apply *apply)
+{
+    apply->room = (struct rps_room){.table = apply->table,
+            .keys = apply->grouping.keys,
+            .hashes = apply->grouping.hashes,
+            .starts = apply->grouping.starts,
+            .uses = apply->uses,
+            .drop_new = apply->update->drop_new};
+    return rps_room_begin(&apply->room);
+}
+
 static rps_status
 prepare(struct apply *apply, const struct rps_contribution *contributions,
         size_t n)
@@ -210,11 +305,22 @@ prepare(struct apply *apply, const struct rps_contribution *contributions,
     }
     status =
             rps_grouping_init(&apply->grouping, apply->table, contributions, n);
-    return status != RPS_OK
-                   ? status
-                   : rps_room_begin(&apply->room, apply->table,
-                             apply->grouping.keys, apply->grouping.hashes,
-                             apply->grouping.starts);
+    if (status == RPS_OK) {
+        status = sum_uses(apply);
+    }
+    return status == RPS_OK ? begin_room(apply) : status;
+}
+
+static void
+sample_hot(struct apply *apply, uint64_t push)
+{
+    const struct rps_grouping *grouping = &apply->grouping;
+
+    for (size_t g = rps_hot_first(apply->table->draws, push);
+            g < grouping->group_count; g += RPS_HOT_SAMPLE) {
+        rps_hot_add(
+                apply->table->hot, grouping->keys[g], uses_of_group(apply, g));
+    }
 }
 
 /* From here on nothing can fail. */
@@ -231,11 +337,15 @@ carry_out(struct apply *apply)
             isnan(update->learning_rate) ? table->spec.learning_rate
                                          : update->learning_rate,
             update->t == 0 ? pushes : update->t);
-    rps_table_note_step(table, update->step);
+    apply->tick = rps_table_note(table,
+            (struct rps_now){.step = update->step, .unix_s = update->now_s});
+    sample_hot(apply, pushes);
     step_shards(apply);
     apply->report->nonfinite = apply->grouping.nonfinite;
     apply->report->nonfinite_key = apply->grouping.nonfinite_key;
     rps_count(&table->nonfinite, apply->grouping.nonfinite);
+    rps_count(&table->unadmitted, apply->report->unadmitted);
+    rps_count(&table->dropped, apply->report->dropped);
 }
 
 rps_status
@@ -253,6 +363,7 @@ rps_table_apply(struct rps_table *table, const struct rps_update *update,
     }
     rps_room_end(&apply.room);
     rps_grouping_finish(&apply.grouping);
+    free(apply.uses);
     free(apply.sums);
     free(apply.scratch);
     return status;

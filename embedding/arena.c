@@ -331,3 +331,37 @@ rps_arena_give(struct rps_arena *arena, struct rps_run *run)
     }
     *run = (struct rps_run){.start = NULL};
 }
+
+/* The region behind so many used ones. */
+static uint32_t
+behind_used_locked(const struct rps_arena *arena, uint64_t used)
+{
+    uint32_t index = 0;
+
+    while (used > 0) {
+        used -= arena->regions[index].used;
+        index++;
+    }
+    return index;
+}
+
+uint32_t
+rps_arena_high(struct rps_arena *arena)
+{
+    uint64_t pages = 0;
+    uint64_t needed = 0;
+    uint32_t high = RPS_REGION_NONE;
+
+    pthread_mutex_lock(&arena->lock);
+    for (uint32_t i = 0; i < arena->region_count; i++) {
+        if (arena->regions[i].used) {
+            pages += RPS_REGION_PAGES - arena->regions[i].free_pages;
+        }
+    }
+    needed = (pages + pages / 8) / RPS_REGION_PAGES + 1;
+    if (needed < arena->used_count) {
+        high = behind_used_locked(arena, needed);
+    }
+    pthread_mutex_unlock(&arena->lock);
+    return high;
+}

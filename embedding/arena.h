@@ -84,6 +84,12 @@ RPS_NODISCARD rps_status rps_arena_take(
 /** Accepts a run that holds nothing. *run holds nothing after it. */
 void rps_arena_give(struct rps_arena *arena, struct rps_run *run);
 
+/**
+ * The region from which on memory should be given back: those below could
+ * hold all that is taken, with an eighth to spare. RPS_REGION_NONE: none.
+ */
+uint32_t rps_arena_high(struct rps_arena *arena);
+
 /** What the arena takes from its budget. */
 static inline uint64_t
 rps_arena_bytes(const struct rps_arena *arena)

@@ -4,6 +4,7 @@
  * checked, then room for all is made, then all are written.
  */
 #include "base/spec.h"
+#include "embedding/admit.h"
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
 #include "embedding/room.h"
@@ -18,6 +19,7 @@ struct assign {
     const float *rows;
     const float *slots;   /* or NULL */
     const uint32_t *meta; /* or NULL */
+    uint32_t fresh_meta;  /* where it is NULL */
     size_t n;
     struct rps_sorted sorted;
     struct rps_room room;
@@ -73,12 +75,14 @@ write_row_locked(struct assign *assign, size_t shard_index, size_t at)
     const size_t dim = table->spec.dim;
     const size_t i = assign->sorted.order[at];
     const uint64_t key = assign->keys[i];
-    const struct rps_index_place place = rps_room_place_locked(
-            &assign->room, shard_index, assign->sorted.hashes[at], key);
+    const struct rps_index_place place =
+            rps_room_place_locked(&assign->room, shard_index, at);
     char *start = rps_shard_row_locked(&table->shards[shard_index], place);
     float *row = (float *)(void *)start;
     float *slots = rps_table_slots_at(table, start);
 
+    (void)rps_admit_take_locked(
+            table, &table->shards[shard_index], assign->sorted.hashes[at], key);
     memcpy(row, assign->rows + i * dim, dim * sizeof(*row));
     if (assign->slots == NULL) {
         rps_slots_fresh(&table->spec, slots);
@@ -87,7 +91,8 @@ write_row_locked(struct assign *assign, size_t shard_index, size_t at)
                 table->slot_floats * sizeof(*slots));
     }
     reset_tail(table, key, row, slots);
-    place.line->meta[place.lane] = assign->meta == NULL ? 0 : assign->meta[i];
+    place.line->meta[place.lane] =
+            assign->meta == NULL ? assign->fresh_meta : assign->meta[i];
 }
 
 #define SLICE_KEYS 4096u /* one lock's worth of rows */
@@ -152,11 +157,17 @@ rps_table_assign(struct rps_table *table, size_t n, const uint64_t *keys,
     }
     status = rps_sorted_init(&assign.sorted, table, n, keys);
     if (status == RPS_OK) {
-        status = rps_room_begin(&assign.room, table, assign.sorted.keys,
-                assign.sorted.hashes, assign.sorted.starts);
+        assign.room = (struct rps_room){.table = table,
+                .keys = assign.sorted.keys,
+                .hashes = assign.sorted.hashes,
+                .starts = assign.sorted.starts};
+        status = rps_room_begin(&assign.room);
     }
     if (status == RPS_OK) {
         note_newest(&assign);
+        assign.fresh_meta = rps_meta_make(
+                rps_ages_matter(&table->spec) ? rps_counted(&table->newest) : 0,
+                0);
         write_rows(&assign);
     } else {
         status = rps_fail(error, status,

@@ -4,13 +4,15 @@
  * changes nothing; it is for a caller that has the rows of that step.
  */
 #include "embedding/batch.h"
-#include "embedding/meta.h"
+#include "embedding/tick.h"
 
 #include <string.h>
 
 struct reader {
     struct rps_table *table;
     struct rps_batch batch;
+    bool all;                       /* it is too long ago to know */
+    uint64_t since;                 /* tick */
     uint8_t wanted[RPS_BATCH_KEYS]; /* by position: to be sent */
 };
 
@@ -27,8 +29,17 @@ changed_since(uint64_t newest, uint64_t since, uint32_t meta)
     return age <= newest && newest - age > since;
 }
 
+/* An absent key may have had a row that left since: it is sent again then. */
+static bool
+erased_since(const struct reader *reader)
+{
+    const uint64_t erased = rps_counted(&reader->table->erased_at);
+
+    return erased != 0 && (reader->all || erased > reader->since);
+}
+
 static void
-mark_changed(struct reader *reader, uint64_t since)
+mark_changed(struct reader *reader)
 {
     const struct rps_batch *batch = &reader->batch;
     struct rps_batch_run run = rps_batch_run_at(batch, reader->table, 0);
@@ -37,16 +48,21 @@ mark_changed(struct reader *reader, uint64_t since)
             run = rps_batch_run_at(batch, reader->table, run.end)) {
         struct rps_shard *shard = &reader->table->shards[run.shard];
         uint64_t newest = 0;
+        bool left = false;
         pthread_mutex_lock(&shard->lock);
         /* not older than any stamp in here: see rps_table_note_step() */
         newest = rps_counted(&reader->table->newest);
+        left = erased_since(reader);
         for (size_t i = run.start; i < run.end; i++) {
             const uint16_t p = batch->order[i];
             const struct rps_index_place place = rps_index_find(
                     &shard->index, batch->hashes[p], batch->keys[p]);
             reader->wanted[p] =
-                    place.row != 0 &&
-                    changed_since(newest, since, place.line->meta[place.lane]);
+                    place.row == 0
+                            ? left
+                            : reader->all ||
+                                      changed_since(newest, reader->since,
+                                              place.line->meta[place.lane]);
         }
         pthread_mutex_unlock(&shard->lock);
     }
@@ -95,11 +111,13 @@ rps_table_changed(struct rps_table *table, size_t n, const uint64_t *keys,
     size_t sent = 0;
 
     reader.table = table;
+    reader.since = 0;
+    reader.all = !rps_tick_since(table, since, &reader.since);
     for (size_t done = 0; done < n; done += reader.batch.count) {
         const size_t left = n - done;
         rps_batch_sort(&reader.batch, table,
                 left < RPS_BATCH_KEYS ? left : RPS_BATCH_KEYS, keys + done);
-        mark_changed(&reader, since);
+        mark_changed(&reader);
         sent += copy_marked(
                 &reader, done, positions + sent, rows + sent * table->spec.dim);
     }

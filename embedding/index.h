@@ -163,6 +163,9 @@ uint64_t rps_index_segment_end(
 void rps_index_shrink(
         struct rps_index *index, struct rps_segment *segment, uint64_t kept);
 
+/** Move a segment's lines to a lower region. False: there was none. */
+bool rps_index_move(struct rps_index *index, struct rps_segment *segment);
+
 size_t rps_index_line_bytes(const struct rps_index *index);
 
 /** Bytes of the lists; the lines are counted by the arena. */

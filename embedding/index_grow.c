@@ -110,25 +110,49 @@ note_free(struct rps_index *index, const struct rps_segment *segment)
     }
 }
 
-static rps_status
-resize(struct rps_index *index, struct rps_segment *segment, uint32_t lines)
+/* Put a segment's keys into the lines of `fresh`, which is then it. */
+static void
+replace(struct rps_index *index, struct rps_segment *segment,
+        struct rps_segment *fresh)
 {
     struct rps_segment old = *segment;
-    struct rps_segment fresh = old;
-    const rps_status status = take_lines(index->arena, &fresh, lines);
 
-    if (status != RPS_OK) {
-        return status;
-    }
-    move_keys(index, &old, &fresh, NULL);
-    assert(fresh.count == old.count);
-    *segment = fresh;
-    index->line_count += fresh.line_count;
+    move_keys(index, &old, fresh, NULL);
+    assert(fresh->count == old.count);
+    *segment = *fresh;
+    index->line_count += fresh->line_count;
     index->line_count -= old.line_count;
     note_free(index, segment);
     paint_doors(index, (uint32_t)(segment - index->segments));
     rps_arena_give(index->arena, &old.run);
-    return RPS_OK;
+}
+
+static rps_status
+resize(struct rps_index *index, struct rps_segment *segment, uint32_t lines)
+{
+    struct rps_segment fresh = *segment;
+    const rps_status status = take_lines(index->arena, &fresh, lines);
+
+    if (status == RPS_OK) {
+        replace(index, segment, &fresh);
+    }
+    return status;
+}
+
+bool
+rps_index_move(struct rps_index *index, struct rps_segment *segment)
+{
+    struct rps_segment fresh = *segment;
+
+    if (take_lines(index->arena, &fresh, segment->line_count) != RPS_OK) {
+        return false;
+    }
+    if (fresh.run.region >= segment->run.region) {
+        rps_arena_give(index->arena, &fresh.run);
+        return false;
+    }
+    replace(index, segment, &fresh);
+    return true;
 }
 
 static rps_status

@@ -11,6 +11,7 @@
  *
  * A shard that another thread holds is put off until the others are done.
  */
+#include "embedding/admit.h"
 #include "embedding/batch.h"
 
 #include <assert.h>
@@ -19,15 +20,21 @@
 #define BURST      32u /* rows asked for at once */
 #define LINE_BYTES ((size_t)64)
 
+#define UNADMITTED 0x8000u /* a bit that no position has */
+
+_Static_assert(RPS_BATCH_KEYS <= UNADMITTED, "a bit is free");
+
 struct lookup {
     struct rps_table *table;
     size_t dim;
-    size_t row_bytes; /* that a lookup reads */
-    float *rows;      /* of the block */
+    size_t row_bytes;       /* that a lookup reads */
+    const uint32_t *counts; /* of the block; NULL: 1 each */
+    bool admission;         /* absent keys are asked about */
+    float *rows;            /* of the block */
     size_t stride;
     size_t absent_count;
     struct rps_batch batch;
-    uint16_t absent[RPS_BATCH_KEYS]; /* positions */
+    uint16_t absent[RPS_BATCH_KEYS]; /* positions; UNADMITTED is set in some */
 };
 
 static float *
@@ -74,6 +81,20 @@ prefetch_burst(const struct lookup *lookup, const char *const *found, size_t n)
     }
 }
 
+static uint16_t
+absent_locked(const struct lookup *lookup, const struct rps_shard *shard,
+        uint16_t position)
+{
+    const struct rps_batch *batch = &lookup->batch;
+    const bool admitted =
+            !lookup->admission ||
+            rps_admitted_locked(lookup->table, shard, batch->hashes[position],
+                    batch->keys[position],
+                    lookup->counts == NULL ? 1 : lookup->counts[position]);
+
+    return admitted ? position : (uint16_t)(position | UNADMITTED);
+}
+
 static void
 copy_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
         const uint16_t *positions, size_t n)
@@ -84,7 +105,8 @@ copy_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
     prefetch_burst(lookup, found, n);
     for (size_t i = 0; i < n; i++) {
         if (found[i] == NULL) {
-            lookup->absent[lookup->absent_count] = positions[i];
+            lookup->absent[lookup->absent_count] =
+                    absent_locked(lookup, shard, positions[i]);
             lookup->absent_count++;
         } else {
             memcpy(row_out(lookup, positions[i]), found[i],
@@ -136,8 +158,8 @@ static void
 fill_absent(const struct lookup *lookup, bool read_only)
 {
     for (size_t i = 0; i < lookup->absent_count; i++) {
-        const uint16_t p = lookup->absent[i];
-        if (read_only) {
+        const uint16_t p = lookup->absent[i] & (UNADMITTED - 1);
+        if (read_only || lookup->absent[i] != p) {
             rps_table_default_value(
                     lookup->table, lookup->batch.keys[p], row_out(lookup, p));
         } else {
@@ -157,12 +179,14 @@ rps_table_lookup(struct rps_table *table, const struct rps_read *read,
     assert(stride % sizeof(float) == 0);
 
     lookup.table = table;
+    lookup.admission = !read->read_only && !rps_admits_all(table);
     lookup.dim = table->spec.dim;
     lookup.row_bytes = table->spec.dim * sizeof(float);
     lookup.stride = stride;
     for (size_t done = 0; done < read->count; done += lookup.batch.count) {
         const size_t left = read->count - done;
         lookup.rows = (float *)(void *)((char *)rows + done * stride);
+        lookup.counts = read->counts == NULL ? NULL : read->counts + done;
         lookup.absent_count = 0;
         rps_batch_sort(&lookup.batch, table,
                 left < RPS_BATCH_KEYS ? left : RPS_BATCH_KEYS,

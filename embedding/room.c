@@ -2,6 +2,10 @@
 /* Owns promises and the list of rows made in advance. */
 #include "embedding/room.h"
 
+#include "embedding/admit.h"
+#include "embedding/compact.h"
+#include "embedding/index_grow.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -52,6 +56,69 @@ prefetch_lines(const struct rps_room *room, const struct rps_shard *shard,
 
 #define AHEAD 16u /* lines asked for before they are needed */
 
+static bool
+is_admitted_locked(
+        const struct rps_room *room, const struct rps_shard *shard, size_t i)
+{
+    return room->uses == NULL ||
+           rps_admitted_locked(room->table, shard, room->hashes[i],
+                   room->keys[i], room->uses[i]);
+}
+
+/* Guard the shard's keys before the first of others gives way to one. */
+static bool
+evict_for_locked(struct rps_room *room, size_t s, size_t i)
+{
+    struct rps_shard *shard = &room->table->shards[s];
+    const size_t start = room->starts[s];
+
+    if (room->table->spec.on_full == RPS_ON_FULL_REFUSE) {
+        return false;
+    }
+    if (room->guard.bits == NULL &&
+            !rps_guard_init(&room->guard, room->starts[s + 1] - start,
+                    room->hashes + start)) {
+        return false;
+    }
+    rps_compact_stop_locked(room->table, shard);
+    return rps_evict_for_locked(
+            room->table, shard, room->hashes[i], &room->guard);
+}
+
+/* Whether the key's segment is as full as it should be, and cannot grow. */
+static bool
+is_crowded_locked(struct rps_shard *shard, uint64_t hash)
+{
+    const struct rps_segment *segment = rps_index_segment(&shard->index, hash);
+
+    return segment->count >= rps_segment_full(segment) &&
+           rps_index_grow(&shard->index, hash, shard->reserved) != RPS_OK;
+}
+
+static rps_status
+make_row_locked(struct rps_room *room, size_t s, size_t i)
+{
+    struct rps_shard *shard = &room->table->shards[s];
+    struct rps_index_place place;
+    rps_status status = RPS_OK;
+
+    if (room->table->spec.on_full != RPS_ON_FULL_REFUSE &&
+            is_crowded_locked(shard, room->hashes[i])) {
+        (void)evict_for_locked(room, s, i);
+    }
+    do {
+        status = rps_table_new_row_locked(room->table, shard, room->hashes[i],
+                room->keys[i], false, &place);
+    } while (status != RPS_OK && evict_for_locked(room, s, i));
+    if (status == RPS_OK) {
+        room->made[i] = RPS_MADE_NEW;
+    } else if (room->drop_new) {
+        room->made[i] = RPS_MADE_DROPPED;
+        status = RPS_OK;
+    }
+    return status;
+}
+
 static rps_status
 make_shard(struct rps_room *room, size_t s)
 {
@@ -61,18 +128,17 @@ make_shard(struct rps_room *room, size_t s)
 
     pthread_mutex_lock(&shard->lock);
     for (size_t i = room->starts[s]; status == RPS_OK && i < end; i++) {
-        struct rps_index_place place;
         if ((i - room->starts[s]) % AHEAD == 0) {
             prefetch_lines(room, shard, i, i + AHEAD < end ? i + AHEAD : end);
         }
-        place = rps_index_find(&shard->index, room->hashes[i], room->keys[i]);
-        if (place.row == 0) {
-            status = rps_table_new_row_locked(room->table, shard,
-                    room->hashes[i], room->keys[i], false, &place);
-            room->made[i] = status == RPS_OK;
+        if (rps_index_find(&shard->index, room->hashes[i], room->keys[i]).row ==
+                        0 &&
+                is_admitted_locked(room, shard, i)) {
+            status = make_row_locked(room, s, i);
         }
     }
     pthread_mutex_unlock(&shard->lock);
+    rps_guard_finish(&room->guard);
     return status;
 }
 
@@ -82,7 +148,7 @@ rps_room_refuse_locked(struct rps_room *room, size_t shard_index, size_t i)
     struct rps_shard *shard = &room->table->shards[shard_index];
     struct rps_index_place place;
 
-    if (room->made == NULL || room->made[i] == 0) {
+    if (!rps_room_made(room, i)) {
         return false;
     }
     /* it stays where another call has stepped it meanwhile */
@@ -93,7 +159,7 @@ rps_room_refuse_locked(struct rps_room *room, size_t shard_index, size_t i)
     }
     rps_table_erase_row_locked(room->table, shard, place);
     atomic_fetch_sub_explicit(&room->table->inserted, 1, memory_order_relaxed);
-    room->made[i] = 0;
+    room->made[i] = RPS_MADE_DROPPED;
     return true;
 }
 
@@ -132,33 +198,52 @@ make(struct rps_room *room)
 }
 
 rps_status
-rps_room_begin(struct rps_room *room, struct rps_table *table,
-        const uint64_t *keys, const uint64_t *hashes, const size_t *starts)
+rps_room_begin(struct rps_room *room)
 {
-    *room = (struct rps_room){
-            .table = table, .keys = keys, .hashes = hashes, .starts = starts};
-    room->promised = calloc(table->shard_count, sizeof(*room->promised));
+    room->promised = calloc(room->table->shard_count, sizeof(*room->promised));
     if (room->promised == NULL) {
         return RPS_E_NOMEM;
     }
     return promise(room) ? RPS_OK : make(room);
 }
 
-struct rps_index_place
-rps_room_place_locked(
-        struct rps_room *room, size_t shard_index, uint64_t hash, uint64_t key)
+enum rps_room_answer
+rps_room_create_locked(struct rps_room *room, size_t shard_index, size_t i,
+        struct rps_index_place *place_out)
 {
     struct rps_shard *shard = &room->table->shards[shard_index];
-    struct rps_index_place place = rps_index_find(&shard->index, hash, key);
+    rps_status status = RPS_OK;
+
+    if (room->made != NULL) {
+        return room->made[i] == RPS_MADE_NONE ? RPS_ROOM_UNADMITTED
+                                              : RPS_ROOM_DROPPED;
+    }
+    if (!is_admitted_locked(room, shard, i)) {
+        return RPS_ROOM_UNADMITTED;
+    }
+    assert(room->promised[shard_index] > 0);
+    room->promised[shard_index]--;
+    status = rps_table_new_row_locked(room->table, shard, room->hashes[i],
+            room->keys[i], true, place_out);
+    assert(status == RPS_OK);
+    (void)status;
+    return RPS_ROOM_CREATED;
+}
+
+struct rps_index_place
+rps_room_place_locked(struct rps_room *room, size_t shard_index, size_t i)
+{
+    struct rps_shard *shard = &room->table->shards[shard_index];
+    struct rps_index_place place =
+            rps_index_find(&shard->index, room->hashes[i], room->keys[i]);
+
+    assert(room->uses == NULL && !room->drop_new);
 
     if (place.row == 0) {
-        rps_status status = RPS_OK;
-        assert(room->promised[shard_index] > 0);
-        room->promised[shard_index]--;
-        status = rps_table_new_row_locked(
-                room->table, shard, hash, key, true, &place);
-        assert(status == RPS_OK);
-        (void)status;
+        const enum rps_room_answer answer =
+                rps_room_create_locked(room, shard_index, i, &place);
+        assert(answer == RPS_ROOM_CREATED);
+        (void)answer;
     }
     return place;
 }

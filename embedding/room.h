@@ -8,35 +8,65 @@
  *             they are written
  *   made      absent keys get their rows now, with first value and fresh
  *             slots, which is what they answer anyway; if one cannot, those
- *             made are erased again. No eraser may run until the end.
+ *             made are erased again. No eraser may run until the end. Where
+ *             neither memory nor budget are left, other rows give way if
+ *             on_full says so, but none of this room's keys.
+ *
+ * A key that is not admitted gets no row. What is made in advance is decided
+ * then, even if others count the key meanwhile.
  *
  * Threads: one room is one thread's; rooms of a table may be side by side.
  */
 #ifndef RPS_EMBEDDING_ROOM_H
 #define RPS_EMBEDDING_ROOM_H
 
-#include "embedding/table_impl.h"
+#include "embedding/evict.h"
 
 struct rps_room {
     struct rps_table *table;
     const uint64_t *keys;   /* by shard; duplicates are allowed */
     const uint64_t *hashes; /* of them */
     const size_t *starts;   /* [shard_count + 1] */
+    const uint64_t *uses;   /* [keys] multiplicities; NULL: all are admitted */
+    bool drop_new;          /* keys without room get no row, and no error */
+
     uint32_t *promised;     /* [shard_count] rows not created yet */
-    uint8_t *made;          /* [keys]: made by this call; NULL: promised */
+    uint8_t *made;          /* [keys] enum rps_made; NULL: promised */
+    struct rps_guard guard; /* of the shard at hand */
+};
+
+enum rps_made {
+    RPS_MADE_NONE,    /* there already, or not admitted */
+    RPS_MADE_NEW,     /* by this call */
+    RPS_MADE_DROPPED, /* no room */
 };
 
 /**
- * Borrows the arrays. Errors: NOMEM, LIMIT; no row was created. End it also
- * then.
+ * The fields up to drop_new are set; it borrows the arrays. Errors: NOMEM,
+ * LIMIT; no row was created. End it also then.
  */
-RPS_NODISCARD rps_status rps_room_begin(struct rps_room *room,
-        struct rps_table *table, const uint64_t *keys, const uint64_t *hashes,
-        const size_t *starts);
+RPS_NODISCARD rps_status rps_room_begin(struct rps_room *room);
 
-/** The place of a key of this room; its row is created if it is absent. */
+/** What became of a key i that has no row. */
+enum rps_room_answer {
+    RPS_ROOM_CREATED,    /* it has one now; all places are void */
+    RPS_ROOM_UNADMITTED, /* count it */
+    RPS_ROOM_DROPPED,
+};
+
+enum rps_room_answer rps_room_create_locked(struct rps_room *room, size_t shard,
+        size_t i, struct rps_index_place *place_out);
+
+/** Whether key i had no row when the room began, and has one by it. */
+static inline bool
+rps_room_made(const struct rps_room *room, size_t i)
+{
+    return room->made != NULL && room->made[i] == RPS_MADE_NEW;
+}
+
+/** The place of key i, where all are admitted and none dropped. */
 struct rps_index_place rps_room_place_locked(
-        struct rps_room *room, size_t shard, uint64_t hash, uint64_t key);
+        struct rps_room *room, size_t shard, size_t i);
 
 /**
  * Key i of the room is not wanted: erase it if it was made and no other call

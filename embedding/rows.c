@@ -10,7 +10,6 @@
 
 #define LINE_BYTES      ((size_t)64)
 #define CHUNK_BYTES_MAX ((size_t)256 << 10)
-#define FIRST_ROWS      4u
 
 /* Padded to whole cache lines where that costs at most an eighth. */
 static size_t
@@ -185,7 +184,8 @@ rps_rows_reserve(struct rps_rows *rows, uint64_t count)
             const uint32_t doubled = rows->chunks[0].rows * 2;
             status = grow_first(rows, doubled < full ? doubled : full);
         } else if (rows->chunk_count == 0) {
-            status = add_chunk(rows, FIRST_ROWS < full ? FIRST_ROWS : full);
+            status = add_chunk(
+                    rows, RPS_ROWS_FIRST < full ? RPS_ROWS_FIRST : full);
         } else {
             status = add_chunk(rows, full);
         }
@@ -298,4 +298,41 @@ rps_rows_keep(struct rps_rows *rows, uint32_t chunk)
     rows->chunks[chunk].drained = false;
     rows->spare += chunk_spare(&rows->chunks[chunk]);
     rows->open = rows->open < chunk ? rows->open : chunk;
+}
+
+/* What holds no row is poisoned: the fresh ones, and those given back. */
+static void
+poison_spare(const struct rps_rows *rows, const struct rps_chunk *chunk)
+{
+    char *start = chunk->run.start;
+    const size_t taken = (chunk->rows - chunk->fresh) * rows->stride;
+
+    for (uint32_t next = chunk->freed; next != 0;) {
+        char *row = start + (next - 1) * rows->stride;
+        memcpy(&next, row, sizeof(next));
+        rps_poison(row, rows->stride);
+    }
+    rps_poison(start + taken, chunk->run.bytes - taken);
+}
+
+bool
+rps_rows_move(struct rps_rows *rows, uint32_t number)
+{
+    struct rps_chunk *chunk = &rows->chunks[number];
+    struct rps_run run;
+
+    if (rps_arena_take(rows->arena, chunk->run.bytes, &run) != RPS_OK) {
+        return false;
+    }
+    if (run.region >= chunk->run.region) {
+        rps_arena_give(rows->arena, &run);
+        return false;
+    }
+    rps_unpoison(chunk->run.start, chunk->run.bytes);
+    memcpy(run.start, chunk->run.start, chunk->rows * rows->stride);
+    rps_arena_give(rows->arena, &chunk->run);
+    chunk->run = run;
+    rows->starts[number] = run.start;
+    poison_spare(rows, chunk);
+    return true;
 }

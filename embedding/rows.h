@@ -19,6 +19,8 @@
 
 #include "embedding/arena.h"
 
+#define RPS_ROWS_FIRST 4u /* rows of the first chunk, to begin with */
+
 struct rps_chunk {
     struct rps_run run;
     uint32_t rows;  /* that fit; 0: no such chunk */
@@ -61,6 +63,9 @@ void rps_rows_drain(struct rps_rows *rows, uint32_t chunk);
 
 /** Undo rps_rows_drain(). */
 void rps_rows_keep(struct rps_rows *rows, uint32_t chunk);
+
+/** Move a whole chunk to a lower region. False: there was none. */
+bool rps_rows_move(struct rps_rows *rows, uint32_t chunk);
 
 static inline uint32_t
 rps_rows_chunk_of(const struct rps_rows *rows, uint32_t number)

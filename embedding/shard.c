@@ -15,6 +15,7 @@ rps_shard_init(struct rps_shard *shard, struct rps_arena *arena,
     }
     shard->reserved = 0;
     rps_rows_init(&shard->rows, arena, row_bytes);
+    rps_counts_init(&shard->counts, job_seed, arena->budget);
     status = rps_index_init(&shard->index, arena, job_seed, skip);
     if (status != RPS_OK) {
         rps_shard_finish(shard);
@@ -28,6 +29,7 @@ rps_shard_finish(struct rps_shard *shard)
     assert(shard->reserved == 0);
     rps_index_finish(&shard->index);
     rps_rows_finish(&shard->rows);
+    rps_counts_finish(&shard->counts);
     pthread_mutex_destroy(&shard->lock);
 }
 

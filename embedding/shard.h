@@ -12,6 +12,7 @@
 #ifndef RPS_EMBEDDING_SHARD_H
 #define RPS_EMBEDDING_SHARD_H
 
+#include "embedding/counts.h"
 #include "embedding/index.h"
 #include "embedding/rows.h"
 
@@ -20,9 +21,10 @@
 
 struct rps_shard {
     pthread_mutex_t lock;
-    struct rps_index index; /* lock */
-    struct rps_rows rows;   /* lock */
-    uint64_t reserved;      /* lock; rows promised, not yet created */
+    struct rps_index index;   /* lock */
+    struct rps_rows rows;     /* lock */
+    uint64_t reserved;        /* lock; rows promised, not yet created */
+    struct rps_counts counts; /* lock; of keys without a row (admit.h) */
 } __attribute__((aligned(64)));
 
 /**

@@ -199,9 +199,10 @@ reopen(struct entry *entry, const rps_table_spec *spec, struct rps_error *error)
                 error);
     }
     if (entry->policy_open) {
-        rps_table_set_policy(entry->table, spec);
-        entry->policy_open = false;
-        return RPS_OK;
+        const rps_status status =
+                rps_table_set_policy(entry->table, spec, error);
+        entry->policy_open = status != RPS_OK;
+        return status;
     }
     field = rps_spec_policy_differs(here, spec);
     if (field != NULL) {

@@ -5,6 +5,8 @@
  */
 #include "base/hash.h"
 #include "base/spec.h"
+#include "embedding/admit.h"
+#include "embedding/alter.h"
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
 #include "embedding/table_impl.h"
@@ -40,6 +42,24 @@ create_shards(struct rps_table *table)
     return RPS_OK;
 }
 
+/* False: none of them is there. */
+static bool
+init_locks(struct rps_table *table)
+{
+    rps_budget_init(&table->budget, NULL, 0); /* the limit: when checked */
+    if (pthread_mutex_init(&table->making, NULL) != 0) {
+        return false;
+    }
+    if (pthread_mutex_init(&table->marks.lock, NULL) == 0) {
+        if (rps_arena_init(&table->arena, &table->budget)) {
+            return true;
+        }
+        pthread_mutex_destroy(&table->marks.lock);
+    }
+    pthread_mutex_destroy(&table->making);
+    return false;
+}
+
 rps_status
 rps_table_create_sharded(struct rps_table **table_out,
         const rps_table_spec *spec, uint64_t job_seed, uint32_t shard_log2,
@@ -59,14 +79,7 @@ rps_table_create_sharded(struct rps_table **table_out,
     if (table == NULL) {
         goto fail;
     }
-    rps_budget_init(&table->budget, NULL, 0);
-    if (pthread_mutex_init(&table->making, NULL) != 0) {
-        free(table);
-        table = NULL;
-        goto fail;
-    }
-    if (!rps_arena_init(&table->arena, &table->budget)) {
-        pthread_mutex_destroy(&table->making);
+    if (!init_locks(table)) {
         free(table);
         table = NULL;
         goto fail;
@@ -80,7 +93,19 @@ rps_table_create_sharded(struct rps_table **table_out,
     table->shard_log2 = shard_log2;
     rps_first_value_init(&table->first, spec);
     rps_kernels_init(&table->kernels, rps_isa_detect());
-    if (create_shards(table) != RPS_OK) {
+    table->hot = rps_hot_create();
+    status = create_shards(table);
+    if (status == RPS_OK) {
+        status = rps_table_check_limit(table, spec, error);
+    }
+    if (status == RPS_E_INVAL) {
+        rps_table_destroy(table);
+        return status;
+    }
+    atomic_store_explicit(
+            &table->budget.limit, spec->memory_limit, memory_order_relaxed);
+    if (table->hot == NULL || status != RPS_OK ||
+            rps_admit_prepare(table) != RPS_OK) {
         goto fail;
     }
     *table_out = table;
@@ -111,7 +136,10 @@ rps_table_destroy(struct rps_table *table)
     for (size_t i = 0; i < table->shard_count; i++) {
         rps_shard_finish(&table->shards[i]);
     }
+    rps_admit_finish(table);
+    rps_hot_destroy(table->hot);
     rps_arena_finish(&table->arena);
+    pthread_mutex_destroy(&table->marks.lock);
     pthread_mutex_destroy(&table->making);
     free(table->shards);
     free(table);
@@ -129,11 +157,16 @@ rps_table_id_of(const struct rps_table *table)
     return table->id;
 }
 
-void
-rps_table_set_policy(struct rps_table *table, const rps_table_spec *spec)
+size_t
+rps_table_hot_keys(struct rps_table *table, size_t max, struct rps_hot_key *out)
 {
-    assert(rps_spec_identity_differs(&table->spec, spec) == NULL);
-    table->spec = *spec;
+    const size_t n = rps_hot_top(table->hot, max, out);
+
+    for (size_t i = 0; i < n; i++) {
+        out[i].count *= RPS_HOT_SAMPLE;
+        out[i].error *= RPS_HOT_SAMPLE;
+    }
+    return n;
 }
 
 size_t
@@ -212,6 +245,14 @@ rps_table_erase_row_locked(struct rps_table *table, struct rps_shard *shard,
 }
 
 void
+rps_table_note_erased(struct rps_table *table)
+{
+    /* relaxed: the shard's lock orders it for whoever misses the row */
+    atomic_store_explicit(&table->erased_at, rps_counted(&table->newest) + 1,
+            memory_order_relaxed);
+}
+
+void
 rps_table_note_step(struct rps_table *table, uint64_t step)
 {
     uint64_t newest = rps_counted(&table->newest);
@@ -243,16 +284,23 @@ rps_table_stats_of(struct rps_table *table, struct rps_table_stats *out)
 {
     *out = (struct rps_table_stats){
             .rows = rps_counted(&table->rows),
-            .bytes = sizeof(*table) + rps_arena_bytes(&table->arena),
+            .bytes = sizeof(*table) + rps_hot_bytes() +
+                     rps_arena_bytes(&table->arena),
             .lookups = rps_counted(&table->lookups),
             .missing = rps_counted(&table->missing),
             .pushes = rps_counted(&table->pushes),
             .inserted = rps_counted(&table->inserted),
             .nonfinite = rps_counted(&table->nonfinite),
+            .unadmitted = rps_counted(&table->unadmitted),
+            .dropped = rps_counted(&table->dropped),
+            .erased = rps_counted(&table->erased),
+            .evicted_cold = rps_counted(&table->evicted_cold),
+            .evicted_full = rps_counted(&table->evicted_full),
     };
     for (size_t i = 0; i < table->shard_count; i++) {
         add_shard(&table->shards[i], out);
     }
+    rps_admit_stats(table, out);
 }
 
 struct visitor {

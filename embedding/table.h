@@ -55,10 +55,12 @@ const rps_table_spec *rps_table_spec_of(const struct rps_table *table);
 uint64_t rps_table_id_of(const struct rps_table *table);
 
 /**
- * Replace the policy fields; identity must be equal (asserted). No other
- * call on the table may run meanwhile.
+ * Set the policy of a table that was restored and that no one used yet. As
+ * rps_table_alter(), but where ticks get another unit the rows are stamped
+ * with the first push's or slice's time.
  */
-void rps_table_set_policy(struct rps_table *table, const rps_table_spec *spec);
+rps_status rps_table_set_policy(struct rps_table *table,
+        const rps_table_spec *spec, struct rps_error *error);
 
 /**
  * Replace the policy fields of a living table. spec is a whole spec; its
@@ -194,11 +196,17 @@ rps_status rps_table_visit(struct rps_table *table,
         rps_status (*visit)(void *context, const struct rps_row_view *row),
         void *context);
 
+/**
+ * LIMIT, in words: what rps_table_apply() met where the budget has no room.
+ */
+rps_status rps_table_fail_full(
+        const struct rps_table *table, struct rps_error *error);
+
 struct rps_evict_report {
     uint64_t examined;     /* rows looked at */
     uint64_t cold;         /* rows erased: idle too long */
     uint64_t full;         /* rows erased: over the budget, least score */
-    uint64_t bytes_before; /* what the table takes (stats.bytes) */
+    uint64_t bytes_before; /* what the table takes from its budget */
     uint64_t bytes_after;
 };
 

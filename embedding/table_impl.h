@@ -4,14 +4,47 @@
 #define RPS_EMBEDDING_TABLE_IMPL_H
 
 #include "embedding/first_value.h"
+#include "embedding/hot.h"
 #include "embedding/kernels/kernels.h"
 #include "embedding/shard.h"
+#include "embedding/sketch.h"
 #include "embedding/table.h"
 
 #include <stdatomic.h>
 
 #define RPS_SHARD_LOG2     6u /* of a table that rps_table_create makes */
 #define RPS_SHARD_LOG2_MAX 12u
+
+#define RPS_MARKS 64u /* tick.h */
+
+struct rps_mark {
+    uint64_t step;
+    uint64_t tick;
+};
+
+struct rps_marks {
+    pthread_mutex_t lock;
+    struct rps_mark ring[RPS_MARKS]; /* lock; mark i at i mod RPS_MARKS */
+    uint64_t count;                  /* lock; ever made */
+};
+
+/* Where the slices of upkeep are (upkeep.c). All fields: table->making. */
+struct rps_upkeep {
+    unsigned phase;
+    unsigned step;   /* of compaction */
+    unsigned rounds; /* of draining this shard */
+    uint32_t shard;
+    uint32_t segment;
+    uint32_t line;
+    double share;     /* of the rows, to be evicted in this pass */
+    double carry;     /* of them, to be evicted from the segment at hand */
+    uint64_t evicted; /* for the budget, in this pass */
+    uint32_t high;    /* regions from here on are to be emptied */
+    uint64_t aged;    /* tick when counts were last halved */
+    bool draining;    /* chunks of the shard are drained */
+};
+
+#define RPS_COMPACT_ROUNDS 4u /* of draining one shard, in one pass */
 
 /* Counters are independent sums that no one orders anything by: relaxed. */
 struct rps_table {
@@ -33,13 +66,27 @@ struct rps_table {
      * and by who erases rows */
     pthread_mutex_t making;
 
-    _Atomic uint64_t newest; /* largest step that was stamped */
+    struct rps_sketch *sketch; /* policy; NULL: exact counts, or none */
+    struct rps_hot *hot;
+    struct rps_marks marks;
+    struct rps_upkeep upkeep; /* making */
+
+    _Atomic bool
+            restamp; /* ticks have another unit; cleared under marks.lock */
+
+    _Atomic uint64_t newest;    /* largest tick that was stamped */
+    _Atomic uint64_t erased_at; /* newest + 1 when a row last left; 0: never */
     _Atomic uint64_t rows;
     _Atomic uint64_t lookups;
     _Atomic uint64_t missing;
     _Atomic uint64_t pushes;
     _Atomic uint64_t inserted;
     _Atomic uint64_t nonfinite;
+    _Atomic uint64_t unadmitted;
+    _Atomic uint64_t dropped;
+    _Atomic uint64_t erased;
+    _Atomic uint64_t evicted_cold;
+    _Atomic uint64_t evicted_full;
 };
 
 /** rps_table_create() with another number of shards, 2^shard_log2. */
@@ -71,6 +118,9 @@ void rps_table_note_step(struct rps_table *table, uint64_t step);
 RPS_NODISCARD rps_status rps_table_new_row_locked(struct rps_table *table,
         struct rps_shard *shard, uint64_t hash, uint64_t key, bool promised,
         struct rps_index_place *place_out);
+
+/** A row left: REFRESH has to tell. Under the lock under which it left. */
+void rps_table_note_erased(struct rps_table *table);
 
 /** Forget a row; counted. The caller holds `making` too. */
 void rps_table_erase_row_locked(struct rps_table *table,

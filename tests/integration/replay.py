@@ -75,9 +75,9 @@ class Replay:
     def reload(self):
         return self._add("reload")
 
-    def policy(self, **changes):
+    def policy(self, step=0, **changes):
         self.spec = {**self.spec, **changes}
-        return self._add("policy", spec=self.spec)
+        return self._add("policy", spec=self.spec, step=step)
 
     def run(self):
         """What each operation gave, in order."""

@@ -18,7 +18,8 @@
  * Operations: {"do": "push", "step", "t", "now", "lr", "scale", "parts": [
  * {"n", "keys", "gradients", "counts"}]}, {"do": "assign", "n", "keys",
  * "rows", "slots", "meta"}, {"do": "lookup", "n", "keys", "counts",
- * "read_only"}, {"do": "dump"}, {"do": "policy", "spec"}, {"do": "reload"}:
+ * "read_only"}, {"do": "dump"}, {"do": "policy", "spec",
+ * "step", "now"}, {"do": "reload"}:
  * what a restore does, the rows, slots and meta into a new table.
  */
 #include "base/file.h"
@@ -382,14 +383,20 @@ do_reload(struct replay *replay)
 static json_t *
 do_policy(struct replay *replay, const json_t *operation)
 {
+    const struct rps_now now = {.step = count_of(operation, "step", 0),
+            .unix_s = count_of(operation, "now", 0)};
     struct rps_error error = {.text = ""};
+    rps_table_spec spec;
+    rps_status status = rps_spec_from_value(
+            json_object_get(operation, "spec"), &spec, &error);
 
-    if (rps_spec_from_value(json_object_get(operation, "spec"), &replay->spec,
-                &error) != RPS_OK) {
-        give_up("policy", error.text);
+    if (status == RPS_OK) {
+        status = rps_table_alter(replay->table, &spec, now, &error);
     }
-    rps_table_set_policy(replay->table, &replay->spec);
-    return json_pack("{s:i}", "status", 0);
+    if (status == RPS_OK) {
+        replay->spec = spec;
+    }
+    return json_pack("{s:i, s:s}", "status", (int)status, "text", error.text);
 }
 
 static json_t *

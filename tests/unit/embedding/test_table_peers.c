@@ -112,6 +112,40 @@ START_TEST(keys_that_others_reserve_are_stored_last)
 }
 END_TEST
 
+/* The same reports: also a key that was deleted and comes back. */
+START_TEST(keys_that_others_reserve_may_be_erased_and_come_back)
+{
+    const rps_table_spec spec = pattern_spec(_i);
+    struct rps_table *table = table_of(&spec);
+
+    push_range(table, 1000, 5000);
+    for (int turn = 0; turn < 3; turn++) {
+        pattern_push(table, 1, RESERVED, reserved_elsewhere);
+        ck_assert_uint_eq(
+                rps_table_erase(table, RESERVED, reserved_elsewhere), RESERVED);
+        ck_assert_uint_eq(
+                rps_table_erase(table, RESERVED, reserved_elsewhere), 0);
+        for (size_t i = 0; i < RESERVED; i++) {
+            ck_assert(!holds(table, reserved_elsewhere[i]));
+        }
+        ck_assert_uint_eq(rows_of(table), 5000);
+    }
+    pattern_push(table, 1, RESERVED, reserved_elsewhere);
+    for (size_t i = 0; i < RESERVED; i++) {
+        const struct seen_row seen =
+                see(table, reserved_elsewhere[i], rps_spec_slot_floats(&spec));
+        ck_assert(seen.found); /* fresh: one push, in value and slots */
+        ck_assert_int_eq(pattern_counts(table)
+                                 ? pattern_count(seen.key, seen.content)
+                                 : pattern_slot_count(seen.key,
+                                           seen.content + PATTERN_DIM),
+                1);
+        ck_assert_uint_eq(RPS_META_USES(seen.meta), 1);
+    }
+    rps_table_destroy(table);
+}
+END_TEST
+
 /* HugeCTR 76 and 104: evaluation meets a key that training never saw, an
  * assertion fires, the job is dead. */
 START_TEST(an_unseen_key_in_evaluation_is_counted_and_creates_nothing)
@@ -549,6 +583,172 @@ START_TEST(making_and_dropping_a_table_50_times_leaves_memory_flat)
 }
 END_TEST
 
+#define WIDE     64u
+#define EVICTING ((uint64_t)100000)
+
+/* Keys from `first` on at this step, sgd of zeros: rows of first values. */
+static void
+push_wide(
+        struct rps_table *table, uint64_t step, uint64_t first, uint64_t count)
+{
+    static const float zeros[512 * WIDE];
+    uint64_t keys[512];
+
+    for (uint64_t at = 0; at < count; at += 512) {
+        const size_t n = count - at < 512 ? (size_t)(count - at) : (size_t)512;
+        for (size_t i = 0; i < n; i++) {
+            keys[i] = first + at + i;
+        }
+        push(table, step, n, keys, zeros);
+    }
+}
+
+/* Monolith: eviction empties the index, not the memory. FBGEMM: blocks go to
+ * a free list and never back. */
+START_TEST(evicting_nine_tenths_gives_memory_back_and_it_is_used_again)
+{
+    rps_table_spec spec = spec_of(WIDE, RPS_OPTIMIZER_SGD);
+    struct rps_evict_report report;
+    struct rps_table *table = NULL;
+    const uint64_t start = resident();
+    const uint64_t payload = EVICTING * WIDE * sizeof(float);
+    uint64_t full = 0;
+
+    spec.max_cold_steps = 50;
+    table = table_of(&spec);
+    push_wide(table, 1, 0, EVICTING);
+    push_wide(table, 100, 0, EVICTING / 10);
+    full = bytes_of(table);
+    rps_table_evict(table, (struct rps_now){.step = 100, .unix_s = 1}, &report);
+    ck_assert_uint_eq(report.cold, EVICTING - EVICTING / 10);
+    ck_assert_uint_eq(rows_of(table), EVICTING / 10);
+    ck_assert_uint_lt(report.bytes_after, report.bytes_before);
+    ck_assert_msg(bytes_of(table) <= payload / 4, "%llu of %llu bytes",
+            (unsigned long long)bytes_of(table), (unsigned long long)payload);
+    if (!SANITIZED) {
+        ck_assert_msg(resident() - start <= payload / 4 + 8 * MIB,
+                "%llu of %llu bytes in memory",
+                (unsigned long long)(resident() - start),
+                (unsigned long long)payload);
+    }
+    push_wide(table, 101, EVICTING, EVICTING - EVICTING / 10);
+    ck_assert_uint_eq(rows_of(table), EVICTING);
+    ck_assert_uint_le(bytes_of(table), full + full / 20);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* FBGEMM 6328: a short time to live evicts too much, a floor is asked for. */
+START_TEST(eviction_leaves_the_rows_that_are_asked_for)
+{
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    struct rps_evict_report report;
+    struct rps_table *table = NULL;
+
+    spec.max_cold_steps = 1;
+    spec.keep_min_rows = 700;
+    table = table_of(&spec);
+    for (uint64_t key = 0; key < 1000; key++) {
+        const float zeros[4] = {0};
+        push(table, 1, 1, &key, zeros);
+    }
+    rps_table_evict(
+            table, (struct rps_now){.step = 1000, .unix_s = 1}, &report);
+    ck_assert_uint_eq(rows_of(table), 700);
+    ck_assert_uint_eq(report.cold, 300);
+    rps_table_evict(
+            table, (struct rps_now){.step = 2000, .unix_s = 1}, &report);
+    ck_assert_uint_eq(rows_of(table), 700);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* Idle longer than asked for, strictly: the docs of Rec SDK and its code
+ * differ by one. */
+START_TEST(a_row_is_cold_only_after_more_than_max_cold_steps)
+{
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    const float zeros[4] = {0};
+    const uint64_t key = UINT64_MAX;
+    struct rps_evict_report report;
+    struct rps_table *table = NULL;
+
+    spec.max_cold_steps = 10;
+    table = table_of(&spec);
+    push(table, 5, 1, &key, zeros);
+    rps_table_evict(table, (struct rps_now){.step = 15}, &report);
+    ck_assert_uint_eq(rows_of(table), 1);
+    rps_table_evict(table, (struct rps_now){.step = 16}, &report);
+    ck_assert_uint_eq(rows_of(table), 0);
+    ck_assert_uint_eq(report.cold, 1);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* HugeCTR 412 and others: what a table takes is not bounded by anything but
+ * the out-of-memory killer. */
+START_TEST(a_full_table_refuses_new_keys_and_still_steps_old_ones)
+{
+    rps_table_spec spec = pattern_spec(_i);
+    struct rps_table *table = NULL;
+    struct rps_apply_report report;
+    struct rps_contribution all;
+    const struct rps_update update = {
+            .step = 1, .learning_rate = NAN, .scale = 1.0f};
+    const uint64_t old = UINT64_MAX;
+    uint64_t keys[512];
+    float gradients[512 * PATTERN_DIM];
+    rps_status status = RPS_OK;
+    uint64_t before = 0;
+
+    spec.memory_limit = 16 * MIB;
+    table = table_of(&spec);
+    pattern_push(table, 1, 1, &old);
+    for (uint64_t at = 0; status == RPS_OK; at += 512) {
+        for (size_t i = 0; i < 512; i++) {
+            keys[i] = at + i;
+        }
+        pattern_gradients(table, 512, keys, gradients);
+        all = (struct rps_contribution){
+                .count = 512, .keys = keys, .gradients = gradients};
+        before = rows_of(table);
+        ck_assert_uint_lt(before, 2000000);
+        status = rps_table_apply(table, &update, &all, 1, &report);
+    }
+    ck_assert_int_eq(status, RPS_E_LIMIT);
+    ck_assert_uint_eq(rows_of(table), before); /* all of it or nothing */
+    ck_assert_uint_le(bytes_of(table), spec.memory_limit);
+    ck_assert_uint_gt(before, 50000);
+    pattern_push(table, 2, 1, &old);
+    ck_assert(holds(table, old));
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* A worker that is behind pushes with its own, earlier step (async): what
+ * changed since must not look older for that, nor cold. */
+START_TEST(a_late_push_of_an_earlier_step_makes_no_row_older)
+{
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    const float ones[4] = {1, 1, 1, 1};
+    const uint64_t key = 77;
+    struct rps_evict_report report;
+    struct rps_table *table = NULL;
+    uint32_t position = 9;
+    float row[4];
+
+    spec.max_cold_steps = 50;
+    table = table_of(&spec);
+    push(table, 150, 1, &key, ones);
+    push(table, 90, 1, &key, ones);
+    ck_assert_uint_eq(
+            rps_table_changed(table, 1, &key, 120, &position, row), 1);
+    rps_table_evict(table, (struct rps_now){.step = 160}, &report);
+    ck_assert_uint_eq(rows_of(table), 1);
+    rps_table_destroy(table);
+}
+END_TEST
+
 /* TensorFlow 38792, PyTorch 4169, FBGEMM 3750: a batch without ids crashes.
  * Empty bags: test_rows.c of the client. */
 START_TEST(a_batch_without_keys_is_legal_everywhere)
@@ -581,6 +781,15 @@ semantics(void)
             rules, keys_that_others_reserve_are_stored_first, 0, PATTERN_KINDS);
     tcase_add_loop_test(
             rules, keys_that_others_reserve_are_stored_last, 0, PATTERN_KINDS);
+    tcase_add_loop_test(rules,
+            keys_that_others_reserve_may_be_erased_and_come_back, 0,
+            PATTERN_KINDS);
+    tcase_add_test(rules, eviction_leaves_the_rows_that_are_asked_for);
+    tcase_add_test(rules, a_row_is_cold_only_after_more_than_max_cold_steps);
+    tcase_add_test(rules, a_late_push_of_an_earlier_step_makes_no_row_older);
+    tcase_add_loop_test(rules,
+            a_full_table_refuses_new_keys_and_still_steps_old_ones, 0,
+            PATTERN_KINDS);
     tcase_add_loop_test(rules,
             an_unseen_key_in_evaluation_is_counted_and_creates_nothing, 0,
             PATTERN_KINDS);
@@ -621,6 +830,8 @@ memory(void)
     tcase_add_test(
             memory, one_row_more_than_a_power_of_two_does_not_double_the_table);
     tcase_add_test(memory, growing_takes_a_tenth_more_than_the_end_at_most);
+    tcase_add_test(memory,
+            evicting_nine_tenths_gives_memory_back_and_it_is_used_again);
     tcase_add_test(
             memory, making_and_dropping_a_table_50_times_leaves_memory_flat);
     return memory;

@@ -21,6 +21,9 @@ struct soak {
     _Atomic uint64_t step; /* the newest that began */
     _Atomic bool over;
     _Atomic uint64_t faults;
+    uint64_t crowd;       /* further new keys in each push */
+    uint64_t bytes_early; /* largest in the first half; clean_part only */
+    uint64_t bytes_late;  /* and in the second */
     uint64_t steady[STEADY];
 };
 
@@ -47,6 +50,15 @@ fault(struct soak *soak, const char *what, uint64_t key, const float *row)
     }
 }
 
+static void
+note_bytes(struct soak *soak, uint64_t bytes)
+{
+    uint64_t *most = soak->step < PUSHERS * soak->steps / 2 ? &soak->bytes_early
+                                                            : &soak->bytes_late;
+
+    *most = bytes > *most ? bytes : *most;
+}
+
 static uint64_t
 churn_key(uint64_t *random)
 {
@@ -58,6 +70,22 @@ static uint64_t
 fresh_key(const struct part *part, uint64_t step, size_t i)
 {
     return (part->number + 1) * UINT64_C(1000000007) + step * FRESH + i;
+}
+
+static void
+push_crowd(const struct part *part, uint64_t step, uint64_t now)
+{
+    const uint64_t count = part->soak->crowd;
+    uint64_t *keys = malloc((count + 1) * sizeof(*keys));
+
+    ck_assert_ptr_nonnull(keys);
+    for (uint64_t i = 0; i < count; i++) {
+        keys[i] = (part->number + 5) << 40 | (step * count + i);
+    }
+    if (count > 0) {
+        pattern_push(part->soak->table, now, count, keys);
+    }
+    free(keys);
 }
 
 static void *
@@ -77,6 +105,7 @@ push_part(void *context)
             keys[STEADY + FRESH + i] = churn_key(&part->random);
         }
         pattern_push(soak->table, now, STEADY + FRESH + STEADY, keys);
+        push_crowd(part, step, now);
     }
     return NULL;
 }
@@ -164,6 +193,17 @@ read_part(void *context)
     return NULL;
 }
 
+static void *
+read_any_part(void *context)
+{
+    struct part *part = context;
+
+    while (!part->soak->over) {
+        read_any(part);
+    }
+    return NULL;
+}
+
 static rps_status
 check_view(void *context, const struct rps_row_view *row)
 {
@@ -241,6 +281,141 @@ count_view(void *context, const struct rps_row_view *row)
     }
     return RPS_OK;
 }
+
+static struct rps_now
+now_of(const struct soak *soak)
+{
+    return (struct rps_now){.step = soak->step, .unix_s = 1000000};
+}
+
+#define ERASE 64u
+
+/* Slices, whole passes and erases of what comes and goes. */
+static void *
+clean_part(void *context)
+{
+    struct part *part = context;
+    struct soak *soak = part->soak;
+    uint64_t keys[ERASE];
+
+    for (uint64_t turn = 0; !soak->over; turn++) {
+        struct rps_evict_report report = {0};
+        struct rps_table_stats stats;
+        for (size_t i = 0; i < ERASE; i++) {
+            keys[i] = churn_key(&part->random);
+        }
+        rps_table_erase(soak->table, ERASE, keys);
+        rps_table_maintain(soak->table, now_of(soak), 256, &report);
+        if (turn % 64 == 63) {
+            rps_table_evict(soak->table, now_of(soak), &report);
+        }
+        rps_table_stats_of(soak->table, &stats);
+        note_bytes(soak, stats.bytes);
+    }
+    return NULL;
+}
+
+#define SCAN_MAX ((size_t)1 << 20)
+
+static int
+by_value(const void *a, const void *b)
+{
+    const uint64_t left = *(const uint64_t *)a;
+    const uint64_t right = *(const uint64_t *)b;
+
+    return (left > right) - (left < right);
+}
+
+/* No key twice, and each that is always there once. */
+static void
+check_scan(struct soak *soak, uint64_t *keys, size_t n)
+{
+    static const float none[3] = {0};
+
+    qsort(keys, n, sizeof(*keys), by_value);
+    for (size_t i = 1; i < n; i++) {
+        if (keys[i] == keys[i - 1]) {
+            fault(soak, "scanned twice", keys[i], none);
+        }
+    }
+    for (size_t i = 0; i < STEADY; i++) {
+        if (bsearch(&soak->steady[i], keys, n, sizeof(*keys), by_value) ==
+                NULL) {
+            fault(soak, "not scanned", soak->steady[i], none);
+        }
+    }
+}
+
+static void *
+scan_part(void *context)
+{
+    struct part *part = context;
+    struct soak *soak = part->soak;
+    uint64_t *keys = malloc(SCAN_MAX * sizeof(*keys));
+
+    while (keys != NULL && !soak->over) {
+        struct rps_scan_cursor cursor = {0};
+        size_t n = 0;
+        size_t got = 0;
+        do {
+            const size_t most = 1 + random_next(&part->random) % 500;
+            got = rps_table_scan(soak->table, &cursor,
+                    most < SCAN_MAX - n ? most : SCAN_MAX - n, keys + n, NULL);
+            n += got;
+        } while (got > 0 && n < SCAN_MAX && !soak->over);
+        if (!soak->over) {
+            check_scan(soak, keys, n);
+        }
+    }
+    free(keys);
+    return NULL;
+}
+
+START_TEST(nothing_is_lost_or_torn_beside_erases_evictions_and_scans)
+{
+    static void *(*const others[])(void *) = {
+            read_part, visit_part, clean_part, scan_part};
+    rps_table_spec spec = pattern_spec(_i);
+    struct rps_table_stats stats;
+    struct soak soak;
+
+    spec.max_cold_steps = 64;
+    soak_init(&soak, &spec, 400);
+    soak_run(&soak, others, 4);
+    rps_table_visit(soak.table, count_view, &soak);
+    rps_table_stats_of(soak.table, &stats);
+    ck_assert_uint_gt(stats.erased, 0);
+    ck_assert_uint_gt(stats.evicted_cold, 0);
+    ck_assert_uint_eq(
+            stats.rows, stats.inserted - stats.erased - stats.evicted_cold);
+    /* rows that came went again: the second half needs no more than the
+     * first, but for what chunks and quarter steps round up */
+    ck_assert_uint_le(soak.bytes_late, soak.bytes_early + soak.bytes_early / 4);
+    rps_table_destroy(soak.table);
+}
+END_TEST
+
+/* New keys for ever into a table that may not grow: none is refused, and the
+ * least used give way. */
+START_TEST(a_full_table_takes_new_keys_and_stays_in_its_budget)
+{
+    static void *(*const others[])(void *) = {read_any_part, visit_part};
+    rps_table_spec spec = pattern_spec(_i % (int)PATTERN_KINDS);
+    struct rps_table_stats stats;
+    struct soak soak;
+
+    spec.memory_limit = (uint64_t)16 << 20;
+    spec.on_full = _i < (int)PATTERN_KINDS ? RPS_ON_FULL_EVICT_LRU
+                                           : RPS_ON_FULL_EVICT_LFU;
+    soak_init(&soak, &spec, 100);
+    soak.crowd = 4096;
+    soak_run(&soak, others, 2);
+    rps_table_stats_of(soak.table, &stats);
+    ck_assert_uint_gt(stats.evicted_full, 0);
+    ck_assert_uint_le(stats.bytes, spec.memory_limit);
+    rps_table_destroy(soak.table);
+}
+END_TEST
 
 START_TEST(rows_are_whole_beside_pushes_growth_and_visits)
 {

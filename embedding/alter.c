@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changing the policy of a table, and what its policy may be. */
+#include "embedding/alter.h"
+
+#include "base/spec.h"
+#include "embedding/admit.h"
+#include "embedding/compact.h"
+#include "embedding/tick.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+#define CHUNKS_EACH 4u /* first chunks that a shard has to have room for */
+
+/* Two regions, one of which what is smaller than a page may take, and the
+ * first rows of every shard. */
+static uint64_t
+least_limit(const struct rps_table *table)
+{
+    const size_t stride = table->shards[0].rows.stride;
+    const uint64_t rows =
+            (uint64_t)table->shard_count * CHUNKS_EACH * RPS_ROWS_FIRST;
+
+    return (rows * stride + RPS_REGION_BYTES - 1) / RPS_REGION_BYTES *
+                   RPS_REGION_BYTES +
+           2 * RPS_REGION_BYTES;
+}
+
+rps_status
+rps_table_check_limit(const struct rps_table *table, const rps_table_spec *spec,
+        struct rps_error *error)
+{
+    const uint64_t least = least_limit(table);
+
+    if (spec->memory_limit == 0 || spec->memory_limit >= least) {
+        return RPS_OK;
+    }
+    return rps_fail(error, RPS_E_INVAL,
+            "table %s: memory_limit is %" PRIu64
+            " bytes: rows of this size need %" PRIu64 " at least (0: no limit)",
+            spec->name, spec->memory_limit, least);
+}
+
+rps_status
+rps_table_fail_full(const struct rps_table *table, struct rps_error *error)
+{
+    const rps_table_spec *spec = &table->spec;
+    const bool refuses = spec->on_full == RPS_ON_FULL_REFUSE;
+
+    return rps_fail(error, RPS_E_LIMIT,
+            "table %s: no room for a new row beside %" PRIu64
+            ": memory_limit of the table (%" PRIu64
+            " bytes; 0: none) or of the server is reached and %s: raise it, "
+            "or %s",
+            spec->name, rps_counted(&table->rows), spec->memory_limit,
+            refuses ? "on_full is refuse" : "no other row may go",
+            refuses ? "set on_full to evict-lru or evict-lfu (ALTER_TABLE)"
+                    : "lower keep_min_rows (ALTER_TABLE)");
+}
+
+/* Every row is as old as `tick`, and ticks go on from there. */
+static void
+restamp(struct rps_table *table, uint64_t tick)
+{
+    for (size_t s = 0; s < table->shard_count; s++) {
+        struct rps_shard *shard = &table->shards[s];
+        const struct rps_index *index = &shard->index;
+        pthread_mutex_lock(&shard->lock);
+        for (uint32_t i = 0; i < index->segment_count; i++) {
+            struct rps_segment *segment = &index->segments[i];
+            for (uint32_t line = 0; line < segment->line_count; line++) {
+                uint32_t *meta = segment->lines[line].meta;
+                for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
+                    meta[lane] = rps_meta_make(tick, RPS_META_USES(meta[lane]));
+                }
+            }
+        }
+        pthread_mutex_unlock(&shard->lock);
+    }
+    atomic_store_explicit(&table->newest, tick, memory_order_relaxed);
+    if (rps_counted(&table->erased_at) != 0) {
+        atomic_store_explicit(
+                &table->erased_at, tick + 1, memory_order_relaxed);
+    }
+}
+
+void
+rps_table_restamp_due(struct rps_table *table, uint64_t tick)
+{
+    pthread_mutex_lock(&table->marks.lock);
+    if (atomic_load_explicit(&table->restamp, memory_order_relaxed)) {
+        restamp(table, tick);
+        table->marks.count = 0;
+        atomic_store_explicit(&table->restamp, false, memory_order_release);
+    }
+    pthread_mutex_unlock(&table->marks.lock);
+}
+
+/* Room for counts first: it is what can fail. */
+static rps_status
+set_policy(struct rps_table *table, const rps_table_spec *spec)
+{
+    const rps_table_spec before = table->spec;
+    const uint64_t secs = rps_tick_secs(&before);
+    rps_status status = RPS_OK;
+
+    pthread_mutex_lock(&table->making);
+    rps_upkeep_stop(table);
+    table->upkeep.aged = 0;
+    table->spec = *spec;
+    status = rps_admit_prepare(table);
+    if (status != RPS_OK) {
+        table->spec = before;
+    } else {
+        atomic_store_explicit(
+                &table->budget.limit, spec->memory_limit, memory_order_relaxed);
+        if (rps_tick_secs(spec) != secs) {
+            atomic_store_explicit(&table->restamp, true, memory_order_relaxed);
+        }
+    }
+    pthread_mutex_unlock(&table->making);
+    return status;
+}
+
+static rps_status
+check(const struct rps_table *table, const rps_table_spec *spec,
+        struct rps_error *error)
+{
+    char why[RPS_ERROR_BYTES] = "";
+    rps_status status = rps_table_spec_check(spec, why, sizeof(why));
+    const char *field = NULL;
+
+    if (status != RPS_OK) {
+        return rps_fail(error, status, "%s", why);
+    }
+    field = rps_spec_identity_differs(&table->spec, spec);
+    if (field != NULL) {
+        return rps_fail(error, RPS_E_MISMATCH,
+                "table %s: %s is part of what the table is and cannot be "
+                "altered: use another name",
+                table->spec.name, field);
+    }
+    return rps_table_check_limit(table, spec, error);
+}
+
+rps_status
+rps_table_alter(struct rps_table *table, const rps_table_spec *spec,
+        struct rps_now now, struct rps_error *error)
+{
+    rps_status status = check(table, spec, error);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    status = set_policy(table, spec);
+    if (status != RPS_OK) {
+        return rps_fail(error, status,
+                "table %s: no memory to count keys: nothing was changed",
+                spec->name);
+    }
+    rps_table_restamp_due(table, rps_tick_of(spec, now));
+    return RPS_OK;
+}
+
+rps_status
+rps_table_set_policy(struct rps_table *table, const rps_table_spec *spec,
+        struct rps_error *error)
+{
+    rps_status status = check(table, spec, error);
+
+    if (status == RPS_OK && set_policy(table, spec) != RPS_OK) {
+        status = rps_fail(error, RPS_E_NOMEM,
+                "table %s: no memory to count keys", spec->name);
+    }
+    return status;
+}

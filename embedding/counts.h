@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What was pushed of keys without a row, key by key, for one shard: the
+ * exact kind of admission.
+ *
+ *   place:  keys[i] u64   counts[i] u16, 0 = free     10 bytes a place
+ *   probe:  from the hash's low bits on, to the first free place
+ *
+ *   used <= 3/4 places, places <= RPS_COUNTS_PLACES_MAX
+ *
+ * So every one of the 2^64 keys can be counted. Counts stop at 65535.
+ *
+ * Ageing, which bounds the memory: when the shard holds all that it may, or
+ * neither budget nor system have more, all its counts are halved, rounded
+ * down, and at 0 forgotten (2 to 3 ms for the largest). A key for which there
+ * is no place even then is not counted, this time.
+ *
+ * Threads: the owner's lock (shard->lock).
+ */
+#ifndef RPS_EMBEDDING_COUNTS_H
+#define RPS_EMBEDDING_COUNTS_H
+
+#include "embedding/budget.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RPS_COUNT_MAX         65535u
+#define RPS_COUNTS_PLACES_MAX ((size_t)1 << 18) /* of a shard: 2.5 MiB */
+
+struct rps_counts {
+    uint64_t *keys;   /* [places] */
+    uint16_t *counts; /* [places] */
+    size_t places;    /* 0, or a power of two */
+    size_t used;
+    size_t hand; /* the next place to age, < places */
+    uint64_t job_seed;
+    struct rps_budget *budget; /* of the arrays; NULL: no limit */
+};
+
+void rps_counts_init(struct rps_counts *counts, uint64_t job_seed,
+        struct rps_budget *budget);
+void rps_counts_finish(struct rps_counts *counts);
+
+/** 0: never seen, or forgotten. */
+uint32_t rps_counts_get(
+        const struct rps_counts *counts, uint64_t hash, uint64_t key);
+
+/** Count n >= 1 more and return the new count. Cannot fail: see Ageing. */
+uint32_t rps_counts_add(
+        struct rps_counts *counts, uint64_t hash, uint64_t key, uint64_t n);
+
+/** Forget a key and return what it had. */
+uint32_t rps_counts_take(
+        struct rps_counts *counts, uint64_t hash, uint64_t key);
+
+/** Make it `count`, cut to RPS_COUNT_MAX. False: no room, and aged. */
+bool rps_counts_set(
+        struct rps_counts *counts, uint64_t hash, uint64_t key, uint32_t count);
+
+/**
+ * Halve the counts of the next `places` places, or a few more, but not past
+ * the end, where the hand starts again and true is returned: a round is over.
+ */
+bool rps_counts_age(struct rps_counts *counts, size_t places);
+
+/** Give memory back where less than an eighth of the places is used. */
+void rps_counts_trim(struct rps_counts *counts);
+
+uint64_t rps_counts_bytes(const struct rps_counts *counts);
+
+#endif /* RPS_EMBEDDING_COUNTS_H */

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns the choice of the row that goes. Slices of it: upkeep.c. */
+#include "embedding/evict.h"
+
+#include "base/hash.h"
+#include "embedding/index_grow.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define EVICT_LINES 5u  /* looked at for a victim: up to 20 rows */
+#define GUARD_BITS  16u /* a guarded key: 6 % of the others look guarded */
+
+bool
+rps_guard_init(struct rps_guard *guard, size_t count, const uint64_t *hashes)
+{
+    uint64_t bits = 1024;
+
+    while (bits < (uint64_t)count * GUARD_BITS) {
+        bits *= 2;
+    }
+    guard->mask = bits - 1;
+    guard->bits = calloc(bits / 64, sizeof(*guard->bits));
+    if (guard->bits == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t bit = hashes[i] & guard->mask;
+        guard->bits[bit / 64] |= (uint64_t)1 << (bit % 64);
+    }
+    return true;
+}
+
+void
+rps_guard_finish(struct rps_guard *guard)
+{
+    free(guard->bits);
+    guard->bits = NULL;
+}
+
+static bool
+is_guarded(const struct rps_guard *guard, uint64_t hash)
+{
+    const uint64_t bit = hash & guard->mask;
+
+    return guard->bits != NULL &&
+           (guard->bits[bit / 64] >> (bit % 64) & 1) != 0;
+}
+
+uint64_t
+rps_evict_score(enum rps_on_full policy, uint32_t meta, uint64_t newest)
+{
+    const uint64_t age = rps_age_of(meta, newest);
+    const uint64_t unused = RPS_USES_MAX - RPS_META_USES(meta);
+
+    return policy == RPS_ON_FULL_EVICT_LFU ? unused << 24 | age
+                                           : age << 8 | unused;
+}
+
+bool
+rps_may_evict(const struct rps_table *table)
+{
+    return table->spec.dense_elements == 0 &&
+           rps_counted(&table->rows) > table->spec.keep_min_rows;
+}
+
+static void
+evict_locked(struct rps_table *table, struct rps_shard *shard,
+        struct rps_index_place place)
+{
+    rps_table_erase_row_locked(table, shard, place);
+    rps_table_note_erased(table);
+}
+
+struct choice {
+    struct rps_index_place place; /* row 0: none yet */
+    uint64_t score;
+};
+
+static void
+choose_of_line_locked(const struct rps_table *table,
+        const struct rps_shard *shard, struct rps_index_line *line,
+        const struct rps_guard *guard, struct choice *choice)
+{
+    const uint64_t newest = rps_newest_locked(table, 0);
+
+    for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
+        uint64_t score = 0;
+        if (line->rows[lane] == 0) {
+            continue;
+        }
+        score = rps_evict_score(table->spec.on_full, line->meta[lane], newest);
+        if ((choice->place.row == 0 || score > choice->score) &&
+                !is_guarded(guard, rps_key_hash(line->keys[lane],
+                                           shard->index.job_seed))) {
+            choice->score = score;
+            choice->place = (struct rps_index_place){
+                    .line = line, .lane = lane, .row = line->rows[lane]};
+        }
+    }
+}
+
+bool
+rps_evict_one_locked(struct rps_table *table, struct rps_shard *shard,
+        struct rps_segment *segment, uint64_t draw,
+        const struct rps_guard *guard)
+{
+    struct choice choice = {.score = 0};
+    uint32_t at = (uint32_t)(draw % segment->line_count);
+
+    if (!rps_may_evict(table)) {
+        return false;
+    }
+    for (uint32_t looked = 0; looked < segment->line_count &&
+                              (looked < EVICT_LINES || choice.place.row == 0);
+            looked++) {
+        choose_of_line_locked(
+                table, shard, &segment->lines[at], guard, &choice);
+        at = at + 1 == segment->line_count ? 0 : at + 1;
+    }
+    if (choice.place.row == 0) {
+        return false;
+    }
+    evict_locked(table, shard, choice.place);
+    rps_count(&table->evicted_full, 1);
+    return true;
+}
+
+bool
+rps_evict_for_locked(struct rps_table *table, struct rps_shard *shard,
+        uint64_t hash, const struct rps_guard *guard)
+{
+    struct rps_index *index = &shard->index;
+    const uint64_t draw = rps_mix64(hash ^ rps_counted(&table->newest));
+    struct rps_segment *own = rps_index_segment(index, hash);
+
+    if (rps_evict_one_locked(table, shard, own, draw, guard)) {
+        return true;
+    }
+    if (rps_segment_free(own) <= shard->reserved) {
+        return false;
+    }
+    for (uint32_t i = 0; i < index->segment_count; i++) {
+        struct rps_segment *other =
+                &index->segments[(draw + i) % index->segment_count];
+        if (rps_evict_one_locked(table, shard, other, draw, guard)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Erasing moves other keys of the segment, from later lines into this one:
+ * a lane is looked at until it holds what stays. */
+void
+rps_evict_cold_locked(struct rps_table *table, struct rps_shard *shard,
+        struct rps_index_line *line, uint64_t tick,
+        struct rps_evict_report *report)
+{
+    const uint64_t cold = rps_cold_ticks(&table->spec);
+    const uint64_t newest = rps_newest_locked(table, tick);
+
+    for (unsigned lane = 0; lane < RPS_LINE_KEYS;) {
+        const uint32_t age = rps_age_of(line->meta[lane], newest);
+        if (line->rows[lane] != 0 && cold != 0 && age > cold &&
+                rps_may_evict(table)) {
+            evict_locked(table, shard,
+                    (struct rps_index_place){.line = line,
+                            .lane = lane,
+                            .row = line->rows[lane]});
+            rps_count(&table->evicted_cold, 1);
+            report->cold++;
+            report->examined++;
+            continue;
+        }
+        if (line->rows[lane] != 0) {
+            report->examined++;
+            if (age > RPS_AGE_MAX) {
+                line->meta[lane] = rps_meta_make(
+                        newest - RPS_AGE_MAX, RPS_META_USES(line->meta[lane]));
+            }
+        }
+        lane++;
+    }
+}
