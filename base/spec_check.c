@@ -267,13 +267,6 @@ check_built(const rps_table_spec *spec, struct rps_error *error)
         bool wanted;
     } absent[] = {
             {"value_dtype", spec->value_dtype != RPS_VALUE_F32},
-            {"admission", spec->admission != RPS_ADMISSION_EXACT},
-            {"min_used_times", spec->min_used_times != 0},
-            {"max_cold_secs", spec->max_cold_secs != 0},
-            {"max_cold_steps", spec->max_cold_steps != 0},
-            {"keep_min_rows", spec->keep_min_rows != 0},
-            {"memory_limit", spec->memory_limit != 0},
-            {"on_full", spec->on_full != RPS_ON_FULL_REFUSE},
     };
 
     for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {

@@ -18,6 +18,7 @@
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
 #include "embedding/room.h"
+#include "embedding/tick.h"
 
 #include <assert.h>
 #include <math.h>
@@ -65,7 +66,8 @@ step_key_locked(struct apply *apply, struct rps_shard *shard,
                 skipped, draw, apply->scratch)) {
         return false;
     }
-    *meta = rps_meta_make(apply->tick,
+    *meta = rps_meta_make(
+            rps_tick_of_row_locked(apply->table, *meta, apply->tick),
             rps_uses_add(RPS_META_USES(*meta), combined->uses, draw));
     apply->report->applied++;
     return true;

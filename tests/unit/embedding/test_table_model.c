@@ -37,6 +37,7 @@ struct world {
     uint64_t seed;
     int call;
     uint64_t step;
+    uint64_t newest; /* that the table was told by pushes and assigns */
     uint64_t pushes;
     uint64_t nonfinite;
     struct entry entries[KEYS];
@@ -192,6 +193,7 @@ do_push(struct world *world)
                 .counts = parts[i].with_counts ? parts[i].counts : NULL,
                 .gradients = parts[i].gradients};
     }
+    world->newest = world->step;
     want = step_entries(world, brought, rate);
     world->pushes++;
     MUST(world,
@@ -219,6 +221,7 @@ do_assign(struct world *world)
     uint64_t keys[6];
     uint32_t meta[6];
     float rows[6 * DIM];
+    uint64_t told = world->newest;
 
     for (size_t i = 0; i < n; i++) {
         struct entry *entry = any_entry(world);
@@ -231,6 +234,9 @@ do_assign(struct world *world)
         if (with_meta) {
             entry->last = last;
             entry->uses = uses;
+            told = last > told ? last : told;
+        } else if (world->spec.max_cold_steps > 0) {
+            entry->last = world->newest;
         }
         for (size_t j = 0; j < DIM; j++) {
             entry->value[j] = rows[i * DIM + j] =
@@ -241,6 +247,7 @@ do_assign(struct world *world)
             rps_table_assign(world->table, n, keys, rows, NULL,
                     with_meta ? meta : NULL, NULL) == RPS_OK,
             "assign");
+    world->newest = told;
 }
 
 static void
@@ -377,8 +384,9 @@ compare_row(void *context, const struct rps_row_view *row)
             "key %llu should not be there", (unsigned long long)row->key);
     MUST(world, memcmp(row->value, entry->value, sizeof(entry->value)) == 0,
             "key %llu", (unsigned long long)row->key);
-    MUST(world, RPS_META_LAST(row->meta) == entry->last, "last of %llu",
-            (unsigned long long)row->key);
+    MUST(world, RPS_META_LAST(row->meta) == entry->last,
+            "last of %llu: %u, not %llu", (unsigned long long)row->key,
+            RPS_META_LAST(row->meta), (unsigned long long)entry->last);
     MUST(world, uses >= entry->uses && uses <= entry->uses + entry->more,
             "uses of %llu: %u after %u and %llu more",
             (unsigned long long)row->key, uses, entry->uses,
