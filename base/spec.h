@@ -2,7 +2,8 @@
 /*
  * A table's spec as JSON (the wire and the manifest), and what differs
  * between two. Canonical JSON: compact, keys sorted, floats "%.9g",
- * 64-bit seeds as decimal strings.
+ * 64-bit seeds as decimal strings; a field that the first release did not have
+ * is left out at its default.
  */
 #ifndef RPS_BASE_SPEC_H
 #define RPS_BASE_SPEC_H
@@ -17,7 +18,10 @@
 /** New canonical text; free(). NULL: no memory. */
 char *rps_spec_to_json(const rps_table_spec *spec);
 
-/** The same as a JSON value (new reference). */
+/** The same as a JSON value: files and digests (new reference). */
+json_t *rps_spec_to_canonical(const rps_table_spec *spec);
+
+/** Every field, also those that canonical JSON leaves out: to be shown. */
 json_t *rps_spec_to_value(const rps_table_spec *spec);
 
 /**
@@ -26,6 +30,22 @@ json_t *rps_spec_to_value(const rps_table_spec *spec);
  */
 rps_status rps_spec_from_value(
         const json_t *value, rps_table_spec *spec, struct rps_error *error);
+
+/** The same without rps_table_spec_check(): what stands there, as it is. */
+rps_status rps_spec_read(
+        const json_t *value, rps_table_spec *spec, struct rps_error *error);
+
+/**
+ * Numbers that have no part in the spec's optimizer back to their defaults:
+ * the first version let them be anything.
+ */
+void rps_spec_reset_idle(rps_table_spec *spec);
+
+/**
+ * Of a spec in a file that is whole: a field or a kind (optimizer,
+ * value_dtype, ...) that a later version has written is UNSUPPORTED by name.
+ */
+rps_status rps_spec_check_known(const json_t *value, struct rps_error *error);
 
 /** First field in which the identities differ, or NULL. */
 const char *rps_spec_identity_differs(

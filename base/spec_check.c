@@ -2,8 +2,10 @@
 /* The rules of a table's spec: what is out of range is named with its value
  * and what is allowed. */
 #include "base/spec.h"
+#include "base/spec_fields.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -146,6 +148,23 @@ no_part(const rps_table_spec *spec, const char *field, double value,
             rps_optimizer_str(spec->optimizer), instead);
 }
 
+void
+rps_spec_reset_idle(rps_table_spec *spec)
+{
+    rps_table_spec initial;
+
+    if ((unsigned)spec->optimizer >= RPS_OPTIMIZER_COUNT) {
+        return; /* the check's to refuse */
+    }
+    rps_table_spec_init(&initial, "", 1, spec->optimizer);
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        if ((rules[i].optimizers >> spec->optimizer & 1u) == 0) {
+            memcpy((char *)spec + rules[i].offset,
+                    (const char *)&initial + rules[i].offset, sizeof(float));
+        }
+    }
+}
+
 static rps_status
 check_numbers(const rps_table_spec *spec, struct rps_error *error)
 {
@@ -244,6 +263,34 @@ check_initializer(const rps_table_spec *spec, struct rps_error *error)
     return status;
 }
 
+/* What first values are drawn from must fit the rows: a first value that is
+ * infinite could not be saved. */
+static rps_status
+check_first_values(const rps_table_spec *spec, struct rps_error *error)
+{
+    const double low = (double)spec->initializer_low;
+    const double high = (double)spec->initializer_high;
+    const bool normal = spec->initializer == RPS_INITIALIZER_NORMAL ||
+                        spec->initializer == RPS_INITIALIZER_TRUNCATED_NORMAL;
+    const double most = spec->value_dtype == RPS_VALUE_F16 ? 65504 : 3.38e38;
+    const double reach = normal ? fabs(low) + 8 * high : fabs(high);
+
+    if (spec->value_dtype == RPS_VALUE_F32 ||
+            spec->initializer == RPS_INITIALIZER_ZEROS) {
+        return RPS_OK;
+    }
+    if (fabs(low) <= most &&
+            (spec->initializer == RPS_INITIALIZER_CONSTANT || reach <= most)) {
+        return RPS_OK;
+    }
+    return rps_fail(error, RPS_E_INVAL,
+            "table %s: initializer %s with initializer_low %.9g and "
+            "initializer_high %.9g gives values beyond %.9g, the most that "
+            "its value_dtype holds",
+            spec->name, rps_initializer_str(spec->initializer), low, high,
+            most);
+}
+
 /* Rows are floats of three widths; int8 is for the wire. */
 static rps_status
 check_value(const rps_table_spec *spec, struct rps_error *error)
@@ -256,28 +303,6 @@ check_value(const rps_table_spec *spec, struct rps_error *error)
     }
     return check_range(spec, "stochastic_rounding", spec->stochastic_rounding,
             0, spec->value_dtype != RPS_VALUE_F32, error);
-}
-
-/* Legal values that this build does not do are refused, not ignored. */
-static rps_status
-check_built(const rps_table_spec *spec, struct rps_error *error)
-{
-    const struct {
-        const char *field;
-        bool wanted;
-    } absent[] = {
-            {"value_dtype", spec->value_dtype != RPS_VALUE_F32},
-    };
-
-    for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
-        if (absent[i].wanted) {
-            return rps_fail(error, RPS_E_UNSUPPORTED,
-                    "table %s: %s other than its default is not built in "
-                    "this version",
-                    spec->name, absent[i].field);
-        }
-    }
-    return RPS_OK;
 }
 
 static rps_status
@@ -303,7 +328,8 @@ rps_table_spec_check(const rps_table_spec *spec, char *why, size_t why_bytes)
     struct rps_error error = {.text = ""};
     rps_status (*const all[])(const rps_table_spec *, struct rps_error *) = {
             check_name, check_enums, check_shape, check_numbers,
-            check_optimizer, check_initializer, check_value, check_built};
+            check_optimizer, check_initializer, check_value, check_first_values,
+            rps_spec_check_policy};
     rps_status status = RPS_OK;
 
     if (spec->struct_bytes != sizeof(*spec)) {

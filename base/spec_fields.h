@@ -6,6 +6,8 @@
 #ifndef RPS_BASE_SPEC_FIELDS_H
 #define RPS_BASE_SPEC_FIELDS_H
 
+#include "base/error.h"
+
 #include <recps/types.h>
 
 #include <stdbool.h>
@@ -30,5 +32,9 @@ struct rps_spec_field {
 
 const struct rps_spec_field *rps_spec_fields(size_t *count_out);
 size_t rps_spec_field_bytes(const struct rps_spec_field *field);
+
+/** The rules of admission, eviction and budgets. */
+rps_status rps_spec_check_policy(
+        const rps_table_spec *spec, struct rps_error *error);
 
 #endif /* RPS_BASE_SPEC_FIELDS_H */

@@ -183,13 +183,36 @@ field_value(const struct rps_spec_field *field, const rps_table_spec *spec)
     return json_integer((json_int_t)get_number(field, spec));
 }
 
-json_t *
-rps_spec_to_value(const rps_table_spec *spec)
+/*
+ * Fields that specs written by the first release do not have. At their
+ * default, which is 0 and stays it, canonical JSON leaves them out: so an old
+ * spec and the same spec read and written again are one text, and have one
+ * digest. Only ever add to the list.
+ */
+static const char *const later_fields[] = {"stochastic_rounding", "admission"};
+
+static bool
+is_later(const struct rps_spec_field *field)
+{
+    for (size_t i = 0; i < sizeof(later_fields) / sizeof(later_fields[0]);
+            i++) {
+        if (strcmp(field->name, later_fields[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static json_t *
+spec_value(const rps_table_spec *spec, bool canonical)
 {
     json_t *object = json_object();
 
     for (size_t i = 0; i < sizeof(fields_all) / sizeof(fields_all[0]); i++) {
         const struct rps_spec_field *field = &fields_all[i];
+        if (canonical && is_later(field) && get_number(field, spec) == 0) {
+            continue;
+        }
         if (json_object_set_new(
                     object, field->name, field_value(field, spec)) != 0) {
             json_decref(object);
@@ -199,10 +222,22 @@ rps_spec_to_value(const rps_table_spec *spec)
     return object;
 }
 
+json_t *
+rps_spec_to_value(const rps_table_spec *spec)
+{
+    return spec_value(spec, false);
+}
+
+json_t *
+rps_spec_to_canonical(const rps_table_spec *spec)
+{
+    return spec_value(spec, true);
+}
+
 char *
 rps_spec_to_json(const rps_table_spec *spec)
 {
-    json_t *object = rps_spec_to_value(spec);
+    json_t *object = rps_spec_to_canonical(spec);
     char *text = object == NULL
                          ? NULL
                          : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS |
@@ -326,8 +361,47 @@ field_named(const char *name)
     return NULL;
 }
 
+static bool
+knows_name(const struct rps_spec_field *field, const char *name)
+{
+    for (uint32_t i = 0; field->names[i] != NULL; i++) {
+        if (strcmp(name, field->names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 rps_status
-rps_spec_from_value(
+rps_spec_check_known(const json_t *value, struct rps_error *error)
+{
+    /* jansson's iteration takes no const; nothing is changed */
+    json_t *object = (json_t *)(uintptr_t)value;
+    const char *name = NULL;
+    json_t *field_json = NULL;
+
+    json_object_foreach(object, name, field_json)
+    {
+        const struct rps_spec_field *field = field_named(name);
+        const char *text = json_string_value(field_json);
+
+        if (field == NULL) {
+            return rps_fail(error, RPS_E_UNSUPPORTED,
+                    "table spec: field \"%.64s\" is not known to this version",
+                    name);
+        }
+        if (field->type == RPS_FIELD_ENUM && text != NULL &&
+                !knows_name(field, text)) {
+            return rps_fail(error, RPS_E_UNSUPPORTED,
+                    "table spec: %s \"%.64s\" is not known to this version",
+                    name, text);
+        }
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_spec_read(
         const json_t *value, rps_table_spec *spec, struct rps_error *error)
 {
     /* jansson's iteration takes no const; nothing is changed */
@@ -357,6 +431,18 @@ rps_spec_from_value(
         if (status != RPS_OK) {
             return status;
         }
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_spec_from_value(
+        const json_t *value, rps_table_spec *spec, struct rps_error *error)
+{
+    const rps_status status = rps_spec_read(value, spec, error);
+
+    if (status != RPS_OK) {
+        return status;
     }
     return rps_table_spec_check(spec, error == NULL ? NULL : error->text,
             error == NULL ? 0 : sizeof(error->text));

@@ -59,11 +59,11 @@
   X(RPS_SCOPE_TRAIN, emb_dim, U64, "16", "floats", "1..8192", "floats of an embedding (dlrm)") \
   X(RPS_SCOPE_TRAIN, bottom_mlp, STRING, "64,16", "floats", "1..1024", "layers of the bottom MLP; the last equals --emb-dim") \
   X(RPS_SCOPE_TRAIN, top_mlp, STRING, "64,1", "floats", "1..1024", "layers of the top MLP; the last is 1") \
-  X(RPS_SCOPE_TRAIN, sparse_optimizer, CHOICE, "adagrad", "", "sgd|adagrad|adam", "optimizer of the embedding table") \
+  X(RPS_SCOPE_TRAIN, sparse_optimizer, CHOICE, "adagrad", "", "sgd|momentum|adagrad|rowwise_adagrad|adam|adamw|adam_catchup|adamw_catchup|ftrl|rmsprop", "optimizer of the embedding table") \
   X(RPS_SCOPE_TRAIN, sparse_lr, F64, "0.02", "", "1e-30..1e6", "its learning rate") \
-  X(RPS_SCOPE_TRAIN, sparse_accumulator, F64, "0.1", "", "0..1e6", "Adagrad's initial accumulator") \
-  X(RPS_SCOPE_TRAIN, sparse_init, STRING, "uniform:-0.05,0.05", "", "1..1024", "zeros, constant:V or uniform:LOW,HIGH") \
-  X(RPS_SCOPE_TRAIN, dense_optimizer, CHOICE, "adam", "", "sgd|adagrad|adam", "optimizer of the dense variables") \
+  X(RPS_SCOPE_TRAIN, sparse_accumulator, F64, "0.1", "", "0..1e6", "initial accumulator of adagrad, rowwise_adagrad and ftrl") \
+  X(RPS_SCOPE_TRAIN, sparse_init, STRING, "uniform:-0.05,0.05", "", "1..1024", "zeros, constant:V, uniform:LOW,HIGH, normal:MEAN,DEVIATION or truncated_normal:MEAN,DEVIATION") \
+  X(RPS_SCOPE_TRAIN, dense_optimizer, CHOICE, "adam", "", "sgd|momentum|adagrad|rowwise_adagrad|adam|adamw|adam_catchup|adamw_catchup|ftrl|rmsprop", "optimizer of the dense variables") \
   X(RPS_SCOPE_TRAIN, dense_lr, F64, "0.001", "", "1e-30..1e6", "its learning rate") \
   X(RPS_SCOPE_TRAIN, mode, CHOICE, "sync", "", "sync|async", "when a push is applied") \
   X(RPS_SCOPE_TRAIN, combine, CHOICE, "sum", "", "sum|mean", "how the replicas' gradients become one (sync)") \

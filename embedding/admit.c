@@ -65,13 +65,35 @@ forget_counts(struct rps_table *table)
     }
 }
 
+#define LIMIT_SHARE 8u /* of memory_limit: counts take so much at most */
+
+static void
+bound_counts(struct rps_table *table)
+{
+    const uint64_t most = RPS_COUNTS_PLACES_MAX * (uint64_t)10;
+    const uint64_t limit = table->spec.memory_limit == 0
+                                   ? UINT64_MAX
+                                   : table->spec.memory_limit / LIMIT_SHARE;
+    const uint64_t each = limit / table->shard_count;
+
+    for (size_t s = 0; s < table->shard_count; s++) {
+        struct rps_shard *shard = &table->shards[s];
+        pthread_mutex_lock(&shard->lock);
+        shard->counts.bytes_max = each < most ? each : most;
+        pthread_mutex_unlock(&shard->lock);
+    }
+}
+
 rps_status
 rps_admit_prepare(struct rps_table *table)
 {
     const bool sketch = !rps_admits_all(table) && uses_sketch(table);
 
     if (sketch && table->sketch == NULL) {
-        table->sketch = rps_sketch_create(&table->budget);
+        table->sketch = rps_sketch_create(&table->budget,
+                table->spec.memory_limit == 0
+                        ? UINT64_MAX
+                        : table->spec.memory_limit / LIMIT_SHARE);
         if (table->sketch == NULL) {
             return RPS_E_NOMEM;
         }
@@ -83,6 +105,7 @@ rps_admit_prepare(struct rps_table *table)
     if (sketch || rps_admits_all(table)) {
         forget_counts(table);
     }
+    bound_counts(table);
     return RPS_OK;
 }
 

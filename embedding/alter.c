@@ -12,7 +12,7 @@
 
 #define CHUNKS_EACH 4u /* first chunks that a shard has to have room for */
 
-/* Two regions, one of which what is smaller than a page may take, and the
+/* A region of each arena, one more for what is smaller than a page, and the
  * first rows of every shard. */
 static uint64_t
 least_limit(const struct rps_table *table)
@@ -23,7 +23,7 @@ least_limit(const struct rps_table *table)
 
     return (rows * stride + RPS_REGION_BYTES - 1) / RPS_REGION_BYTES *
                    RPS_REGION_BYTES +
-           2 * RPS_REGION_BYTES;
+           3 * RPS_REGION_BYTES;
 }
 
 rps_status

@@ -128,8 +128,11 @@ start_meta_locked(struct apply *apply, struct rps_shard *shard,
     }
     counted =
             rps_admit_take_locked(table, shard, combined->hash, combined->key);
-    place.line->meta[place.lane] = rps_meta_make(apply->tick,
-            rps_uses_add(0, counted, rps_mix64(table->draws ^ combined->key)));
+    if (place.line->meta[place.lane] == 0) { /* no other call stepped it yet */
+        place.line->meta[place.lane] = rps_meta_make(
+                apply->tick, rps_uses_add(0, counted,
+                                     rps_mix64(table->draws ^ combined->key)));
+    }
 }
 
 /*

@@ -365,3 +365,17 @@ rps_arena_high(struct rps_arena *arena)
     pthread_mutex_unlock(&arena->lock);
     return high;
 }
+
+void
+rps_arena_trim(struct rps_arena *arena)
+{
+    pthread_mutex_lock(&arena->lock);
+    for (uint32_t i = 0; arena->empty_count > 0 && i < arena->region_count;
+            i++) {
+        struct rps_region *region = &arena->regions[i];
+        if (region->used && region->free_pages == RPS_REGION_PAGES) {
+            leave_region_locked(arena, region);
+        }
+    }
+    pthread_mutex_unlock(&arena->lock);
+}

@@ -90,6 +90,9 @@ void rps_arena_give(struct rps_arena *arena, struct rps_run *run);
  */
 uint32_t rps_arena_high(struct rps_arena *arena);
 
+/** Give back the region that is kept though nothing is in it. */
+void rps_arena_trim(struct rps_arena *arena);
+
 /** What the arena takes from its budget. */
 static inline uint64_t
 rps_arena_bytes(const struct rps_arena *arena)

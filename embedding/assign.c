@@ -5,18 +5,21 @@
  */
 #include "base/spec.h"
 #include "embedding/admit.h"
-#include "embedding/meta.h"
 #include "embedding/optimizer.h"
 #include "embedding/room.h"
 #include "embedding/sorted.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct assign {
     struct rps_table *table;
     const uint64_t *keys;
-    const float *rows;
+    const float *rows;    /* [n][dim], or NULL: */
+    const char *packed;   /* [n][packed_bytes] of the table's value type */
+    size_t packed_bytes;  /* of dim values, nothing between or behind them */
+    float *scratch;       /* [dim] */
     const float *slots;   /* or NULL */
     const uint32_t *meta; /* or NULL */
     uint32_t fresh_meta;  /* where it is NULL */
@@ -25,23 +28,42 @@ struct assign {
     struct rps_room room;
 };
 
+/* In the table's type: what is too large for it is not. */
+static bool
+values_finite(const struct assign *assign, size_t i)
+{
+    const struct rps_kernels *kernels = &assign->table->kernels;
+    const enum rps_value type = assign->table->spec.value_dtype;
+    const size_t dim = assign->table->spec.dim;
+
+    if (assign->rows != NULL) {
+        return kernels->narrow[type](
+                assign->scratch, assign->rows + i * dim, dim);
+    }
+    kernels->widen[type](
+            assign->scratch, assign->packed + i * assign->packed_bytes, dim);
+    return kernels->finite(assign->scratch, dim);
+}
+
 static rps_status
 check_finite(const struct assign *assign, struct rps_error *error)
 {
     const struct rps_table *table = assign->table;
-    const size_t dim = table->spec.dim;
 
     for (size_t i = 0; i < assign->n; i++) {
         const bool slots =
                 assign->slots != NULL &&
                 !table->kernels.finite(assign->slots + i * table->slot_floats,
                         table->slot_floats);
-        if (slots || !table->kernels.finite(assign->rows + i * dim, dim)) {
+        if (slots || !values_finite(assign, i)) {
             return rps_fail(error, RPS_E_NONFINITE,
                     "table %s: the %s to assign to key %" PRIu64
-                    " hold a NaN or an infinity",
+                    " hold a NaN or an infinity%s",
                     table->spec.name, slots ? "slots" : "values",
-                    assign->keys[i]);
+                    assign->keys[i],
+                    slots || table->spec.value_dtype == RPS_VALUE_F32
+                            ? ""
+                            : ", or what is one in the table's value_dtype");
         }
     }
     return RPS_OK;
@@ -50,14 +72,15 @@ check_finite(const struct assign *assign, struct rps_error *error)
 /* What stands behind the end of a dense variable is always the same, so
  * that the digest is one of what can be read. */
 static void
-reset_tail(
-        const struct rps_table *table, uint64_t key, float *row, float *slots)
+reset_tail(const struct assign *assign, uint64_t key, char *row, float *slots)
 {
+    const struct rps_table *table = assign->table;
     const size_t dim = table->spec.dim;
     const size_t live = rps_table_live_floats(table, key);
+    const size_t live_bytes = assign->packed_bytes / dim * live;
 
     if (live < dim) {
-        memset(row + live, 0, (dim - live) * sizeof(*row));
+        memset(row + live_bytes, 0, assign->packed_bytes - live_bytes);
         for (uint32_t s = 0; s < rps_spec_slot_count(&table->spec); s++) {
             const size_t width = rps_spec_slot_width(&table->spec, s);
             for (size_t j = live; j < width; j++) {
@@ -69,28 +92,41 @@ reset_tail(
 }
 
 static void
+write_values(const struct assign *assign, size_t i, char *row)
+{
+    const struct rps_table *table = assign->table;
+    const size_t dim = table->spec.dim;
+
+    if (assign->rows != NULL) {
+        (void)table->kernels.narrow[table->spec.value_dtype](
+                row, assign->rows + i * dim, dim);
+    } else {
+        memcpy(row, assign->packed + i * assign->packed_bytes,
+                assign->packed_bytes);
+    }
+}
+
+static void
 write_row_locked(struct assign *assign, size_t shard_index, size_t at)
 {
     struct rps_table *table = assign->table;
-    const size_t dim = table->spec.dim;
     const size_t i = assign->sorted.order[at];
     const uint64_t key = assign->keys[i];
     const struct rps_index_place place =
             rps_room_place_locked(&assign->room, shard_index, at);
-    char *start = rps_shard_row_locked(&table->shards[shard_index], place);
-    float *row = (float *)(void *)start;
-    float *slots = rps_table_slots_at(table, start);
+    char *row = rps_shard_row_locked(&table->shards[shard_index], place);
+    float *slots = rps_table_slots_at(table, row);
 
     (void)rps_admit_take_locked(
             table, &table->shards[shard_index], assign->sorted.hashes[at], key);
-    memcpy(row, assign->rows + i * dim, dim * sizeof(*row));
+    write_values(assign, i, row);
     if (assign->slots == NULL) {
         rps_slots_fresh(&table->spec, slots);
     } else {
         memcpy(slots, assign->slots + i * table->slot_floats,
                 table->slot_floats * sizeof(*slots));
     }
-    reset_tail(table, key, row, slots);
+    reset_tail(assign, key, row, slots);
     place.line->meta[place.lane] =
             assign->meta == NULL ? assign->fresh_meta : assign->meta[i];
 }
@@ -136,6 +172,63 @@ note_newest(const struct assign *assign)
     rps_table_note_step(assign->table, newest);
 }
 
+static rps_status
+sort_and_write(struct assign *assign, struct rps_error *error)
+{
+    struct rps_table *table = assign->table;
+    rps_status status =
+            rps_sorted_init(&assign->sorted, table, assign->n, assign->keys);
+
+    if (status == RPS_OK) {
+        assign->room = (struct rps_room){.table = table,
+                .keys = assign->sorted.keys,
+                .hashes = assign->sorted.hashes,
+                .starts = assign->sorted.starts};
+        status = rps_room_begin(&assign->room);
+    }
+    if (status == RPS_OK) {
+        note_newest(assign);
+        assign->fresh_meta = rps_meta_make(
+                rps_ages_matter(&table->spec) ? rps_counted(&table->newest) : 0,
+                0);
+        write_rows(assign);
+    } else {
+        status = rps_fail(error, status,
+                "table %s: %s %zu rows: none was written", table->spec.name,
+                status == RPS_E_LIMIT ? "its memory_limit has no room for"
+                                      : "no memory for",
+                assign->n);
+    }
+    rps_room_end(&assign->room);
+    rps_sorted_finish(&assign->sorted);
+    return status;
+}
+
+static rps_status
+assign_rows(struct assign *assign, struct rps_error *error)
+{
+    struct rps_table *table = assign->table;
+    rps_status status =
+            rps_table_check_keys(table, assign->n, assign->keys, error);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    assign->packed_bytes = rps_table_packed_bytes(table);
+    assign->scratch = malloc(table->spec.dim * sizeof(*assign->scratch));
+    if (assign->scratch == NULL) {
+        return rps_fail(error, RPS_E_NOMEM,
+                "table %s: no memory for %zu rows: none was written",
+                table->spec.name, assign->n);
+    }
+    status = check_finite(assign, error);
+    if (status == RPS_OK) {
+        status = sort_and_write(assign, error);
+    }
+    free(assign->scratch);
+    return status;
+}
+
 rps_status
 rps_table_assign(struct rps_table *table, size_t n, const uint64_t *keys,
         const float *rows, const float *slots, const uint32_t *meta,
@@ -147,34 +240,21 @@ rps_table_assign(struct rps_table *table, size_t n, const uint64_t *keys,
             .slots = slots,
             .meta = meta,
             .n = n};
-    rps_status status = rps_table_check_keys(table, n, keys, error);
 
-    if (status == RPS_OK) {
-        status = check_finite(&assign, error);
-    }
-    if (status != RPS_OK) {
-        return status;
-    }
-    status = rps_sorted_init(&assign.sorted, table, n, keys);
-    if (status == RPS_OK) {
-        assign.room = (struct rps_room){.table = table,
-                .keys = assign.sorted.keys,
-                .hashes = assign.sorted.hashes,
-                .starts = assign.sorted.starts};
-        status = rps_room_begin(&assign.room);
-    }
-    if (status == RPS_OK) {
-        note_newest(&assign);
-        assign.fresh_meta = rps_meta_make(
-                rps_ages_matter(&table->spec) ? rps_counted(&table->newest) : 0,
-                0);
-        write_rows(&assign);
-    } else {
-        status = rps_fail(error, status,
-                "table %s: no memory for %zu rows: none was written",
-                table->spec.name, n);
-    }
-    rps_room_end(&assign.room);
-    rps_sorted_finish(&assign.sorted);
-    return status;
+    return n == 0 ? RPS_OK : assign_rows(&assign, error);
+}
+
+rps_status
+rps_table_restore_rows(struct rps_table *table, size_t n, const uint64_t *keys,
+        const void *values, const float *slots, const uint32_t *meta,
+        struct rps_error *error)
+{
+    struct assign assign = {.table = table,
+            .keys = keys,
+            .packed = values,
+            .slots = slots,
+            .meta = meta,
+            .n = n};
+
+    return n == 0 ? RPS_OK : assign_rows(&assign, error);
 }

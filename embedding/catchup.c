@@ -7,6 +7,7 @@
 #include <math.h>
 
 #define HEAD_MAX 1024u /* steps */
+#define FOREVER  1e15  /* steps, after which every b^x, float b < 1, is 0 */
 
 void
 rps_catchup_init(struct rps_catchup *catchup, const rps_table_spec *spec,
@@ -37,27 +38,32 @@ correction(double beta1_t, double beta2_t)
 static double
 correction_at(const struct rps_catchup *c, double x)
 {
-    const double whole = floor(x);
+    const double far = x < FOREVER ? x : FOREVER;
+    const double whole = floor(far);
     const double beta1_t = rps_power_whole(c->beta1, (uint64_t)whole);
     const double beta2_t = rps_power_whole(c->beta2, (uint64_t)whole);
     const double low = correction(beta1_t, beta2_t);
     const double high = correction(beta1_t * c->beta1, beta2_t * c->beta2);
 
-    return low + (high - low) * (x - whole);
+    return low + (high - low) * (far - whole);
 }
 
-/* The mean of i = 1..k, weighted by q^i. */
+/* The mean of i = 1..k, weighted by q^i, q > 0; by (1/q)^(k + 1 - i) where
+ * the late steps weigh more. */
 static double
 mean_step(double q, uint64_t k)
 {
-    const double last = rps_power_whole(q, k);
-    double mean = (double)k;
+    const double length = (double)k;
+    const double p = q > 1.0 ? 1.0 / q : q;
+    const double last = rps_power_whole(p, k);
+    double mean = (length + 1.0) / 2.0;
 
-    if (q >= 0.0 && q < 0.999999) {
-        mean = 1.0 / (1.0 - q) - (double)k * last / (1.0 - last);
+    if (p < 1.0 - 1e-7) {
+        mean = 1.0 / (1.0 - p) - length * last / (1.0 - last);
+        mean = q > 1.0 ? length + 1.0 - mean : mean;
     }
     mean = mean > 1.0 ? mean : 1.0;
-    return mean < (double)k ? mean : (double)k;
+    return mean < length ? mean : length;
 }
 
 /*
@@ -72,6 +78,7 @@ tail_closed(const struct rps_catchup *c, uint64_t s, uint64_t k)
     const double gap = c->keep - c->ratio;
     const double sum =
             fabs(gap) > 1e-9 ? c->ratio * (a - b) / gap : (double)k * b;
+    /* a keep that is not positive belongs to no rate that trains */
     const double q = c->keep > 0.0 ? c->ratio / c->keep : 1.0;
 
     return sum * correction_at(c, (double)s + mean_step(q, k));

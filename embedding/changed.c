@@ -3,6 +3,7 @@
  * Which rows changed since a step, and what they are now. Like a lookup it
  * changes nothing; it is for a caller that has the rows of that step.
  */
+#include "embedding/admit.h"
 #include "embedding/batch.h"
 #include "embedding/tick.h"
 
@@ -69,7 +70,7 @@ mark_changed(struct reader *reader)
 }
 
 /* What was marked under one lock is read under a later one: it may be newer,
- * or erased by now, and then answers its first value. */
+ * or erased, and then answers what a lookup with multiplicity 1 does. */
 static size_t
 copy_marked(
         struct reader *reader, size_t base, uint32_t *positions, float *rows)
@@ -81,6 +82,7 @@ copy_marked(
     for (size_t p = 0; p < batch->count; p++) {
         struct rps_shard *shard = NULL;
         struct rps_index_place place;
+        bool admitted = true;
         if (reader->wanted[p] == 0) {
             continue;
         }
@@ -89,12 +91,18 @@ copy_marked(
         pthread_mutex_lock(&shard->lock);
         place = rps_index_find(&shard->index, batch->hashes[p], batch->keys[p]);
         if (place.row != 0) {
-            memcpy(rows + copied * dim, rps_shard_row_locked(shard, place),
-                    dim * sizeof(float));
+            rps_table_read_row(reader->table,
+                    rps_shard_row_locked(shard, place), rows + copied * dim);
+        } else {
+            admitted = rps_admitted_locked(
+                    reader->table, shard, batch->hashes[p], batch->keys[p], 1);
         }
         pthread_mutex_unlock(&shard->lock);
-        if (place.row == 0) {
+        if (place.row == 0 && admitted) {
             rps_table_first_value(
+                    reader->table, batch->keys[p], rows + copied * dim);
+        } else if (place.row == 0) {
+            rps_table_default_value(
                     reader->table, batch->keys[p], rows + copied * dim);
         }
         positions[copied] = (uint32_t)(base + p);

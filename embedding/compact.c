@@ -36,13 +36,14 @@ go_to(struct rps_upkeep *upkeep, enum step step)
 void
 rps_compact_begin(struct rps_table *table)
 {
-    table->upkeep.high = rps_arena_high(&table->arena);
+    table->upkeep.high_lines = rps_arena_high(&table->lines);
+    table->upkeep.high_cells = rps_arena_high(&table->cells);
 }
 
 static bool
-is_high(const struct rps_table *table, const struct rps_run *run)
+is_high(const struct rps_run *run, uint32_t high)
 {
-    return run->region != RPS_REGION_NONE && run->region >= table->upkeep.high;
+    return run->region != RPS_REGION_NONE && run->region >= high;
 }
 
 void
@@ -75,9 +76,9 @@ segments_locked(struct rps_table *table, struct rps_shard *shard, size_t *lines)
         rps_index_shrink(index, segment, shard->reserved);
         if (segment->line_count < before) {
             spend(lines, before);
-        } else if (is_high(table, &segment->run)) {
+        } else if (is_high(&segment->run, upkeep->high_lines)) {
             if (!rps_index_move(index, segment)) {
-                upkeep->high = RPS_REGION_NONE; /* there is no lower place */
+                upkeep->high_lines = RPS_REGION_NONE; /* no lower place */
             }
             spend(lines, before);
         }
@@ -241,7 +242,7 @@ restart_locked(
 
     go_to(upkeep, STEP_CHUNKS);
     if (rows->chunk_count - rows->gap_count != 1 ||
-            needed >= rows_that_fit(rows) / 4 ||
+            needed >= rows_that_fit(rows) / 8 * 3 ||
             rows_that_fit(rows) <= RPS_ROWS_FIRST) {
         return;
     }
@@ -266,9 +267,9 @@ chunks_locked(struct rps_table *table, struct rps_shard *shard, size_t *lines)
 
     while (*lines > 0 && upkeep->segment < rows->chunk_count) {
         const struct rps_chunk *chunk = &rows->chunks[upkeep->segment];
-        if (chunk->rows != 0 && is_high(table, &chunk->run)) {
+        if (chunk->rows != 0 && is_high(&chunk->run, upkeep->high_cells)) {
             if (!rps_rows_move(rows, upkeep->segment)) {
-                upkeep->high = RPS_REGION_NONE;
+                upkeep->high_cells = RPS_REGION_NONE;
             }
             spend(lines, CHUNK_LINES);
         }

@@ -5,7 +5,7 @@
  *   1  segments of the index that are less than 3/8 full get smaller
  *   2  where less than 3/4 of the places for rows are taken, chunks are
  *      drained: those of the highest regions first; their rows move
- *   3  the only chunk of a shard, less than a quarter full, gets smaller
+ *   3  the only chunk of a shard, less than 3/8 full, gets smaller
  *   4  what lies in the highest regions moves to lower ones, whole, where
  *      that frees regions
  *

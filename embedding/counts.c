@@ -15,7 +15,9 @@ void
 rps_counts_init(
         struct rps_counts *counts, uint64_t job_seed, struct rps_budget *budget)
 {
-    *counts = (struct rps_counts){.job_seed = job_seed, .budget = budget};
+    *counts = (struct rps_counts){.job_seed = job_seed,
+            .budget = budget,
+            .bytes_max = RPS_COUNTS_PLACES_MAX * PLACE_BYTES};
 }
 
 void
@@ -24,7 +26,11 @@ rps_counts_finish(struct rps_counts *counts)
     free(counts->keys);
     free(counts->counts);
     rps_budget_give(counts->budget, rps_counts_bytes(counts));
-    rps_counts_init(counts, counts->job_seed, counts->budget);
+    counts->keys = NULL;
+    counts->counts = NULL;
+    counts->places = 0;
+    counts->used = 0;
+    counts->hand = 0;
 }
 
 uint64_t
@@ -85,6 +91,7 @@ resize(struct rps_counts *counts, size_t places)
     assert(counts->used <= capacity_of(places));
 
     rps_counts_init(&moved, counts->job_seed, counts->budget);
+    moved.bytes_max = counts->bytes_max;
     if (!allocate(&moved, places)) {
         return false;
     }
@@ -198,7 +205,7 @@ make_room(struct rps_counts *counts)
     if (counts->used < capacity_of(counts->places)) {
         return true;
     }
-    if (places <= RPS_COUNTS_PLACES_MAX && resize(counts, places)) {
+    if (places * PLACE_BYTES <= counts->bytes_max && resize(counts, places)) {
         return true;
     }
     if (counts->places > 0) {

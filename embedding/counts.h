@@ -37,6 +37,7 @@ struct rps_counts {
     size_t hand; /* the next place to age, < places */
     uint64_t job_seed;
     struct rps_budget *budget; /* of the arrays; NULL: no limit */
+    uint64_t bytes_max;        /* of the arrays; more are not asked for */
 };
 
 void rps_counts_init(struct rps_counts *counts, uint64_t job_seed,

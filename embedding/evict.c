@@ -8,8 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define EVICT_LINES 5u  /* looked at for a victim: up to 20 rows */
-#define GUARD_BITS  16u /* a guarded key: 6 % of the others look guarded */
+#define GUARD_BITS 16u /* a guarded key: 6 % of the others look guarded */
 
 bool
 rps_guard_init(struct rps_guard *guard, size_t count, const uint64_t *hashes)
@@ -75,6 +74,7 @@ evict_locked(struct rps_table *table, struct rps_shard *shard,
 struct choice {
     struct rps_index_place place; /* row 0: none yet */
     uint64_t score;
+    unsigned looked; /* rows that may go */
 };
 
 static void
@@ -89,10 +89,13 @@ choose_of_line_locked(const struct rps_table *table,
         if (line->rows[lane] == 0) {
             continue;
         }
+        if (is_guarded(guard,
+                    rps_key_hash(line->keys[lane], shard->index.job_seed))) {
+            continue;
+        }
+        choice->looked++;
         score = rps_evict_score(table->spec.on_full, line->meta[lane], newest);
-        if ((choice->place.row == 0 || score > choice->score) &&
-                !is_guarded(guard, rps_key_hash(line->keys[lane],
-                                           shard->index.job_seed))) {
+        if (choice->place.row == 0 || score > choice->score) {
             choice->score = score;
             choice->place = (struct rps_index_place){
                     .line = line, .lane = lane, .row = line->rows[lane]};
@@ -102,18 +105,18 @@ choose_of_line_locked(const struct rps_table *table,
 
 bool
 rps_evict_one_locked(struct rps_table *table, struct rps_shard *shard,
-        struct rps_segment *segment, uint64_t draw,
+        struct rps_segment *segment, uint64_t hash,
         const struct rps_guard *guard)
 {
     struct choice choice = {.score = 0};
-    uint32_t at = (uint32_t)(draw % segment->line_count);
+    uint32_t at = (uint32_t)rps_index_home_line(hash, segment->line_count);
 
     if (!rps_may_evict(table)) {
         return false;
     }
-    for (uint32_t looked = 0; looked < segment->line_count &&
-                              (looked < EVICT_LINES || choice.place.row == 0);
-            looked++) {
+    for (uint32_t lines = 0;
+            lines < segment->line_count && choice.looked < RPS_EVICT_ROWS;
+            lines++) {
         choose_of_line_locked(
                 table, shard, &segment->lines[at], guard, &choice);
         at = at + 1 == segment->line_count ? 0 : at + 1;
@@ -131,10 +134,9 @@ rps_evict_for_locked(struct rps_table *table, struct rps_shard *shard,
         uint64_t hash, const struct rps_guard *guard)
 {
     struct rps_index *index = &shard->index;
-    const uint64_t draw = rps_mix64(hash ^ rps_counted(&table->newest));
     struct rps_segment *own = rps_index_segment(index, hash);
 
-    if (rps_evict_one_locked(table, shard, own, draw, guard)) {
+    if (rps_evict_one_locked(table, shard, own, hash, guard)) {
         return true;
     }
     if (rps_segment_free(own) <= shard->reserved) {
@@ -142,8 +144,8 @@ rps_evict_for_locked(struct rps_table *table, struct rps_shard *shard,
     }
     for (uint32_t i = 0; i < index->segment_count; i++) {
         struct rps_segment *other =
-                &index->segments[(draw + i) % index->segment_count];
-        if (rps_evict_one_locked(table, shard, other, draw, guard)) {
+                &index->segments[(hash + i) % index->segment_count];
+        if (rps_evict_one_locked(table, shard, other, hash, guard)) {
             return true;
         }
     }

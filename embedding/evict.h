@@ -31,13 +31,15 @@ uint64_t rps_evict_score(
 /** Whether one more row may go. */
 bool rps_may_evict(const struct rps_table *table);
 
+#define RPS_EVICT_ROWS 16u /* looked at for one that goes, or a few more */
+
 /**
- * Make place in the segment of a hash: the row with the largest score of a
- * few lines (EVICT_LINES; more where they hold nothing that may go). False:
- * no row of the segment may go.
+ * Make place in a segment near the home of a hash: the row with the largest
+ * score of RPS_EVICT_ROWS, from its home line on. False: no row of the
+ * segment may go.
  */
 bool rps_evict_one_locked(struct rps_table *table, struct rps_shard *shard,
-        struct rps_segment *segment, uint64_t draw,
+        struct rps_segment *segment, uint64_t hash,
         const struct rps_guard *guard);
 
 /**

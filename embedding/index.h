@@ -10,13 +10,14 @@
  *   line of a key  = segment lines * (hash mod 2^32) / 2^32; if it is full,
  *                    the next one, around the segment's end
  *
- * A segment that is 7/8 full grows by about a quarter; one that would grow
- * beyond its largest size splits in two. So one insert moves a few thousand
- * keys at most, and the memory beside it is that of one segment. By how much
- * a segment grows is drawn from its place, between an eighth and three: they
- * do not all grow at once.
+ * A segment that is 29/32 full grows by an eighth to a quarter; one that
+ * would grow beyond its largest size (32 to 64 KiB) splits in two. So one
+ * insert moves a few thousand keys at most, and the memory beside it is that
+ * of one segment. How much, and which size, is drawn from the segment's
+ * prefix: they do not all grow at once, and the memory a key takes is the
+ * same at every size of the table.
  *
- * Where no memory is left, a segment is filled beyond 7/8: a place is always
+ * Where no memory is left, a segment is filled beyond 29/32: a place is always
  * free in it, and `free_min` is a lower bound of how many are.
  *
  * Threads: the owner's lock (shard->lock), but for rps_index_prefetch().

@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_LINES     (RPS_PAGE_BYTES / sizeof(struct rps_index_line))
-#define LINES_SPLIT    1024u /* 64 KiB: what would be larger is split */
+#define PAGE_LINES (RPS_PAGE_BYTES / sizeof(struct rps_index_line))
+#define LINES_SPLIT                                         \
+    512u /* what would be larger than once or twice this is \
+          * split: 32 to 64 KiB */
 #define LINES_MAX      (RPS_REGION_BYTES / sizeof(struct rps_index_line))
 #define LINE_HASH_BITS 32u /* the low ones, which name the line */
 
@@ -41,25 +43,39 @@ paint_doors(const struct rps_index *index, uint32_t number)
     }
 }
 
+/* A number of the segment's own, always the same. */
+static uint64_t
+draw_of(const struct rps_segment *segment)
+{
+    return rps_mix64((uint64_t)segment->first << 32 ^ segment->depth);
+}
+
 /*
- * Lines for so many keys, and more than `kept` further ones: 9/8 to 11/8 of
- * what they fill to 7/8, by a draw from the segment's place and size; whole
+ * Lines for so many keys, and more than `kept` further ones: 9/8 to 5/4 of
+ * what they fill to 29/32, by a draw from the segment and its size; whole
  * pages from a page on.
  */
 static uint32_t
 lines_for(const struct rps_segment *segment, uint64_t count, uint64_t kept)
 {
-    const uint64_t tight = (count * 8 / 7 + RPS_LINE_KEYS) / RPS_LINE_KEYS;
+    const uint64_t tight = (count * 32 / 29 + RPS_LINE_KEYS) / RPS_LINE_KEYS;
     const uint64_t least = (count + kept + 1) / RPS_LINE_KEYS + 1;
-    const uint64_t draw = rps_mix64((uint64_t)segment->first << 32 ^
-                                    segment->line_count ^ segment->depth << 24);
-    uint64_t lines = tight + tight / 8 + draw % (tight / 4 + 1);
+    const uint64_t draw = rps_mix64(draw_of(segment) ^ segment->line_count);
+    uint64_t lines = tight + tight / 8 + draw % (tight / 8 + 1);
 
     lines = lines < least ? least : lines;
     if (lines >= PAGE_LINES) {
         lines = (lines + PAGE_LINES - 1) / PAGE_LINES * PAGE_LINES;
     }
     return lines > UINT32_MAX ? UINT32_MAX : (uint32_t)lines;
+}
+
+/* All segments of a depth hold about as many keys: so that they do not all
+ * split when that is one number, each has its own. */
+static uint32_t
+lines_split(const struct rps_segment *segment)
+{
+    return LINES_SPLIT + (uint32_t)(draw_of(segment) % LINES_SPLIT);
 }
 
 /* Give a segment empty lines; its old ones are the caller's. */
@@ -289,7 +305,7 @@ rps_index_grow(struct rps_index *index, uint64_t hash, uint64_t kept)
             lines_for(segment, segment->count + (uint64_t)1, kept);
     const bool can_split = index->skip + segment->depth < 64 - LINE_HASH_BITS;
 
-    return lines > LINES_SPLIT && can_split
+    return lines > lines_split(segment) && can_split
                    ? split(index, (uint32_t)(segment - index->segments), kept)
                    : resize(index, segment, lines);
 }

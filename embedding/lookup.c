@@ -26,8 +26,9 @@ _Static_assert(RPS_BATCH_KEYS <= UNADMITTED, "a bit is free");
 
 struct lookup {
     struct rps_table *table;
-    size_t dim;
-    size_t row_bytes;       /* that a lookup reads */
+    size_t row_bytes; /* that a lookup reads */
+    void (*gather)(float *rows, size_t stride, const uint16_t *positions,
+            const void *const *sources, size_t n, size_t dim);
     const uint32_t *counts; /* of the block; NULL: 1 each */
     bool admission;         /* absent keys are asked about */
     float *rows;            /* of the block */
@@ -46,7 +47,7 @@ row_out(const struct lookup *lookup, size_t position)
 /* Where the rows of a burst lie; NULL: absent. */
 static void
 find_burst_locked(const struct lookup *lookup, const struct rps_shard *shard,
-        const uint16_t *positions, size_t n, const char **found)
+        const uint16_t *positions, size_t n, const void **found)
 {
     const struct rps_batch *batch = &lookup->batch;
     const struct rps_index_line *lines[BURST];
@@ -72,11 +73,11 @@ find_burst_locked(const struct lookup *lookup, const struct rps_shard *shard,
 }
 
 static void
-prefetch_burst(const struct lookup *lookup, const char *const *found, size_t n)
+prefetch_burst(const struct lookup *lookup, const void *const *found, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         for (size_t at = 0; at < lookup->row_bytes; at += LINE_BYTES) {
-            __builtin_prefetch(found[i] + at);
+            __builtin_prefetch((const char *)found[i] + at);
         }
     }
 }
@@ -99,7 +100,7 @@ static void
 copy_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
         const uint16_t *positions, size_t n)
 {
-    const char *found[BURST];
+    const void *found[BURST];
 
     find_burst_locked(lookup, shard, positions, n, found);
     prefetch_burst(lookup, found, n);
@@ -108,11 +109,10 @@ copy_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
             lookup->absent[lookup->absent_count] =
                     absent_locked(lookup, shard, positions[i]);
             lookup->absent_count++;
-        } else {
-            memcpy(row_out(lookup, positions[i]), found[i],
-                    lookup->dim * sizeof(float));
         }
     }
+    lookup->gather(lookup->rows, lookup->stride, positions, found, n,
+            lookup->table->spec.dim);
 }
 
 static void
@@ -180,8 +180,8 @@ rps_table_lookup(struct rps_table *table, const struct rps_read *read,
 
     lookup.table = table;
     lookup.admission = !read->read_only && !rps_admits_all(table);
-    lookup.dim = table->spec.dim;
-    lookup.row_bytes = table->spec.dim * sizeof(float);
+    lookup.row_bytes = table->value_bytes;
+    lookup.gather = table->kernels.gather[table->spec.value_dtype];
     lookup.stride = stride;
     for (size_t done = 0; done < read->count; done += lookup.batch.count) {
         const size_t left = read->count - done;

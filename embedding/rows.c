@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define LINE_BYTES      ((size_t)64)
-#define CHUNK_BYTES_MAX ((size_t)256 << 10)
+#define CHUNK_BYTES_MAX ((size_t)128 << 10)
 
 /* Padded to whole cache lines where that costs at most an eighth. */
 static size_t
@@ -173,6 +173,17 @@ first_is_small(const struct rps_rows *rows)
            rows->chunks[0].rows < (uint32_t)1 << rows->rows_log2;
 }
 
+static uint32_t
+first_rows(uint64_t count, uint32_t full)
+{
+    uint32_t rows = RPS_ROWS_FIRST;
+
+    while (rows < count && rows < full) {
+        rows *= 2;
+    }
+    return rows < full ? rows : full;
+}
+
 rps_status
 rps_rows_reserve(struct rps_rows *rows, uint64_t count)
 {
@@ -184,8 +195,7 @@ rps_rows_reserve(struct rps_rows *rows, uint64_t count)
             const uint32_t doubled = rows->chunks[0].rows * 2;
             status = grow_first(rows, doubled < full ? doubled : full);
         } else if (rows->chunk_count == 0) {
-            status = add_chunk(
-                    rows, RPS_ROWS_FIRST < full ? RPS_ROWS_FIRST : full);
+            status = add_chunk(rows, first_rows(count, full));
         } else {
             status = add_chunk(rows, full);
         }

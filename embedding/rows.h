@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rows of one shard, by number from 0: the embedding and its optimizer
- * slots side by side, in chunks of 2^rows_log2 rows (up to 256 KiB).
+ * slots side by side, in chunks of 2^rows_log2 rows (up to 128 KiB).
  *
  *   row:    value | slots | padding                        `stride` bytes
  *   number: chunk << rows_log2 | place in the chunk

@@ -5,8 +5,9 @@
 #include <assert.h>
 
 rps_status
-rps_shard_init(struct rps_shard *shard, struct rps_arena *arena,
-        size_t row_bytes, uint64_t job_seed, uint32_t skip)
+rps_shard_init(struct rps_shard *shard, struct rps_arena *lines,
+        struct rps_arena *cells, size_t row_bytes, uint64_t job_seed,
+        uint32_t skip)
 {
     rps_status status = RPS_OK;
 
@@ -14,9 +15,9 @@ rps_shard_init(struct rps_shard *shard, struct rps_arena *arena,
         return RPS_E_NOMEM;
     }
     shard->reserved = 0;
-    rps_rows_init(&shard->rows, arena, row_bytes);
-    rps_counts_init(&shard->counts, job_seed, arena->budget);
-    status = rps_index_init(&shard->index, arena, job_seed, skip);
+    rps_rows_init(&shard->rows, cells, row_bytes);
+    rps_counts_init(&shard->counts, job_seed, cells->budget);
+    status = rps_index_init(&shard->index, lines, job_seed, skip);
     if (status != RPS_OK) {
         rps_shard_finish(shard);
     }

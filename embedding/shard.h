@@ -28,12 +28,14 @@ struct rps_shard {
 } __attribute__((aligned(64)));
 
 /**
+ * lines, cells: where the index and the rows come from; apart, since what
+ * the one leaves when it grows fits the other badly.
  * row_bytes: value and slots. skip: leading bits of the hash that all keys
  * of the shard share. Errors: NOMEM, LIMIT; it needs no _finish then.
  */
 RPS_NODISCARD rps_status rps_shard_init(struct rps_shard *shard,
-        struct rps_arena *arena, size_t row_bytes, uint64_t job_seed,
-        uint32_t skip);
+        struct rps_arena *lines, struct rps_arena *cells, size_t row_bytes,
+        uint64_t job_seed, uint32_t skip);
 void rps_shard_finish(struct rps_shard *shard);
 
 /**

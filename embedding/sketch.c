@@ -29,13 +29,23 @@ struct rps_sketch {
     pthread_mutex_t locks[LOCK_COUNT];  /* by slot mod LOCK_COUNT */
     struct slot *slots[RPS_SLOT_COUNT]; /* its lock; NULL: all zeros */
     struct rps_budget *budget;
+    uint64_t bytes_max;
     _Atomic uint64_t bytes; /* read without a lock: a sum, so relaxed */
 };
+
+uint64_t
+rps_sketch_bytes(struct rps_sketch *sketch)
+{
+    return atomic_load_explicit(&sketch->bytes, memory_order_relaxed);
+}
 
 static bool
 take_bytes(struct rps_sketch *sketch, uint64_t bytes)
 {
-    if (sketch->budget != NULL && !rps_budget_take(sketch->budget, bytes)) {
+    /* threads side by side may go beyond it by a slot each: no matter */
+    if (rps_sketch_bytes(sketch) + bytes > sketch->bytes_max ||
+            (sketch->budget != NULL &&
+                    !rps_budget_take(sketch->budget, bytes))) {
         return false;
     }
     atomic_fetch_add_explicit(&sketch->bytes, bytes, memory_order_relaxed);
@@ -50,7 +60,7 @@ give_bytes(struct rps_sketch *sketch, uint64_t bytes)
 }
 
 struct rps_sketch *
-rps_sketch_create(struct rps_budget *budget)
+rps_sketch_create(struct rps_budget *budget, uint64_t bytes_max)
 {
     struct rps_sketch *sketch = calloc(1, sizeof(*sketch));
     unsigned made = 0;
@@ -59,11 +69,13 @@ rps_sketch_create(struct rps_budget *budget)
         return NULL;
     }
     sketch->budget = budget;
+    sketch->bytes_max = UINT64_MAX; /* the list is always taken */
     while (made < LOCK_COUNT &&
             pthread_mutex_init(&sketch->locks[made], NULL) == 0) {
         made++;
     }
     if (made == LOCK_COUNT && take_bytes(sketch, sizeof(*sketch))) {
+        sketch->bytes_max = bytes_max;
         return sketch;
     }
     while (made > 0) {
@@ -87,12 +99,6 @@ rps_sketch_destroy(struct rps_sketch *sketch)
     }
     rps_budget_give(sketch->budget, rps_sketch_bytes(sketch));
     free(sketch);
-}
-
-uint64_t
-rps_sketch_bytes(struct rps_sketch *sketch)
-{
-    return atomic_load_explicit(&sketch->bytes, memory_order_relaxed);
 }
 
 static void

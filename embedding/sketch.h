@@ -35,8 +35,12 @@
 
 struct rps_sketch;
 
-/** NULL: no memory. What it takes comes from the budget (NULL: no limit). */
-struct rps_sketch *rps_sketch_create(struct rps_budget *budget);
+/**
+ * NULL: no memory. What it takes comes from the budget (NULL: no limit), and
+ * is bytes_max at most, but for the list of slots.
+ */
+struct rps_sketch *rps_sketch_create(
+        struct rps_budget *budget, uint64_t bytes_max);
 void rps_sketch_destroy(struct rps_sketch *sketch);
 
 uint32_t rps_sketch_get(struct rps_sketch *sketch, uint64_t hash);

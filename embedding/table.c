@@ -30,10 +30,11 @@ create_shards(struct rps_table *table)
     }
     table->shards = shards;
     while (table->shard_count < count) {
-        const rps_status status = rps_shard_init(
-                &table->shards[table->shard_count], &table->arena,
-                table->value_bytes + table->slot_floats * sizeof(float),
-                table->job_seed, SLOT_BITS + table->shard_log2);
+        const rps_status status =
+                rps_shard_init(&table->shards[table->shard_count],
+                        &table->lines, &table->cells,
+                        table->value_bytes + table->slot_floats * sizeof(float),
+                        table->job_seed, SLOT_BITS + table->shard_log2);
         if (status != RPS_OK) {
             return status;
         }
@@ -42,20 +43,28 @@ create_shards(struct rps_table *table)
     return RPS_OK;
 }
 
-/* False: none of them is there. */
+/* False: no lock could be made, none was. */
 static bool
-init_locks(struct rps_table *table)
+init_memory(struct rps_table *table)
 {
-    rps_budget_init(&table->budget, NULL, 0); /* the limit: when checked */
+    /* the limit is set when it was checked */
+    rps_budget_init(&table->budget, NULL, 0);
     if (pthread_mutex_init(&table->making, NULL) != 0) {
         return false;
     }
-    if (pthread_mutex_init(&table->marks.lock, NULL) == 0) {
-        if (rps_arena_init(&table->arena, &table->budget)) {
-            return true;
-        }
-        pthread_mutex_destroy(&table->marks.lock);
+    if (pthread_mutex_init(&table->marks.lock, NULL) != 0) {
+        goto no_marks;
     }
+    if (!rps_arena_init(&table->lines, &table->budget)) {
+        goto no_lines;
+    }
+    if (rps_arena_init(&table->cells, &table->budget)) {
+        return true;
+    }
+    rps_arena_finish(&table->lines);
+no_lines:
+    pthread_mutex_destroy(&table->marks.lock);
+no_marks:
     pthread_mutex_destroy(&table->making);
     return false;
 }
@@ -79,7 +88,7 @@ rps_table_create_sharded(struct rps_table **table_out,
     if (table == NULL) {
         goto fail;
     }
-    if (!init_locks(table)) {
+    if (!init_memory(table)) {
         free(table);
         table = NULL;
         goto fail;
@@ -88,9 +97,10 @@ rps_table_create_sharded(struct rps_table **table_out,
     table->id = rps_table_id(spec->name);
     table->job_seed = job_seed;
     table->draws = rps_draw_stream(spec->seed, spec->name);
-    table->value_bytes = spec->dim * sizeof(float);
+    table->value_bytes = rps_spec_value_bytes(spec);
     table->slot_floats = rps_spec_slot_floats(spec);
     table->shard_log2 = shard_log2;
+    table->upkeep.evicted = 1; /* see there */
     rps_first_value_init(&table->first, spec);
     rps_kernels_init(&table->kernels, rps_isa_detect());
     table->hot = rps_hot_create();
@@ -138,7 +148,8 @@ rps_table_destroy(struct rps_table *table)
     }
     rps_admit_finish(table);
     rps_hot_destroy(table->hot);
-    rps_arena_finish(&table->arena);
+    rps_arena_finish(&table->lines);
+    rps_arena_finish(&table->cells);
     pthread_mutex_destroy(&table->marks.lock);
     pthread_mutex_destroy(&table->making);
     free(table->shards);
@@ -199,6 +210,23 @@ rps_table_check_keys(const struct rps_table *table, size_t n,
     return RPS_OK;
 }
 
+#define ROUNDED_AT_ONCE 256u
+
+/* Each value becomes the nearest that the type has. */
+static void
+round_to_type(const struct rps_table *table, float *row)
+{
+    const enum rps_value type = table->spec.value_dtype;
+
+    for (size_t at = 0; at < table->spec.dim; at += ROUNDED_AT_ONCE) {
+        const size_t left = table->spec.dim - at;
+        const size_t n = left < ROUNDED_AT_ONCE ? left : ROUNDED_AT_ONCE;
+        uint16_t narrow[ROUNDED_AT_ONCE];
+        (void)table->kernels.narrow[type](narrow, row + at, n);
+        table->kernels.widen[type](row + at, narrow, n);
+    }
+}
+
 void
 rps_table_first_value(const struct rps_table *table, uint64_t key, float *row)
 {
@@ -206,6 +234,9 @@ rps_table_first_value(const struct rps_table *table, uint64_t key, float *row)
 
     rps_first_value_fill(&table->first, key, row, live);
     memset(row + live, 0, (table->spec.dim - live) * sizeof(*row));
+    if (table->spec.value_dtype != RPS_VALUE_F32) {
+        round_to_type(table, row);
+    }
 }
 
 void
@@ -218,6 +249,21 @@ rps_table_default_value(const struct rps_table *table, uint64_t key, float *row)
     }
 }
 
+/* In memory; a short type has exactly what rps_table_first_value() says. */
+static void
+write_first_value(const struct rps_table *table, uint64_t key, char *row)
+{
+    float wide[RPS_DIM_MAX];
+
+    if (table->spec.value_dtype == RPS_VALUE_F32) {
+        rps_table_first_value(table, key, (float *)(void *)row);
+        return;
+    }
+    rps_table_first_value(table, key, wide);
+    (void)table->kernels.narrow[table->spec.value_dtype](
+            row, wide, table->spec.dim);
+}
+
 rps_status
 rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
         uint64_t hash, uint64_t key, bool promised,
@@ -228,7 +274,7 @@ rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
 
     if (status == RPS_OK) {
         char *row = rps_shard_row_locked(shard, *place_out);
-        rps_table_first_value(table, key, (float *)(void *)row);
+        write_first_value(table, key, row);
         rps_slots_fresh(&table->spec, rps_table_slots_at(table, row));
         rps_count(&table->rows, 1);
         rps_count(&table->inserted, 1);
@@ -285,7 +331,8 @@ rps_table_stats_of(struct rps_table *table, struct rps_table_stats *out)
     *out = (struct rps_table_stats){
             .rows = rps_counted(&table->rows),
             .bytes = sizeof(*table) + rps_hot_bytes() +
-                     rps_arena_bytes(&table->arena),
+                     rps_arena_bytes(&table->lines) +
+                     rps_arena_bytes(&table->cells),
             .lookups = rps_counted(&table->lookups),
             .missing = rps_counted(&table->missing),
             .pushes = rps_counted(&table->pushes),
@@ -383,7 +430,7 @@ struct rps_digest
 rps_table_digest(struct rps_table *table)
 {
     struct digesting digesting = {
-            .value_bytes = table->spec.dim * sizeof(float),
+            .value_bytes = rps_table_packed_bytes(table),
             .slot_bytes = table->slot_floats * sizeof(float),
     };
     const rps_status status = rps_table_visit(table, digest_row, &digesting);

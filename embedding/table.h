@@ -154,13 +154,22 @@ rps_status rps_table_apply(struct rps_table *table,
         struct rps_apply_report *report);
 
 /**
- * Write rows as they are. slots[n][slot floats] or NULL: fresh slots;
+ * Write rows as they are, in the table's value type rounded to nearest, ties
+ * to even. slots[n][slot floats] or NULL: fresh slots;
  * meta[n] or NULL: 0, but where rows get cold or give way to others `last` is
  * the newest tick. Errors: NOMEM, NONFINITE (rows or slots; none of them
  * was written), INVAL (dense key out of range).
  */
 rps_status rps_table_assign(struct rps_table *table, size_t n,
         const uint64_t *keys, const float *rows, const float *slots,
+        const uint32_t *meta, struct rps_error *error);
+
+/**
+ * The same with values[n][dim] as they are in memory, of the spec's
+ * value_dtype: what rps_table_visit() showed comes back bit for bit.
+ */
+rps_status rps_table_restore_rows(struct rps_table *table, size_t n,
+        const uint64_t *keys, const void *values, const float *slots,
         const uint32_t *meta, struct rps_error *error);
 
 /**

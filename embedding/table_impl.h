@@ -11,6 +11,7 @@
 #include "embedding/table.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #define RPS_SHARD_LOG2     6u /* of a table that rps_table_create makes */
 #define RPS_SHARD_LOG2_MAX 12u
@@ -36,12 +37,14 @@ struct rps_upkeep {
     uint32_t shard;
     uint32_t segment;
     uint32_t line;
-    double share;     /* of the rows, to be evicted in this pass */
-    double carry;     /* of them, to be evicted from the segment at hand */
-    uint64_t evicted; /* for the budget, in this pass */
-    uint32_t high;    /* regions from here on are to be emptied */
-    uint64_t aged;    /* tick when counts were last halved */
-    bool draining;    /* chunks of the shard are drained */
+    double share;        /* of the rows, to be evicted in this pass */
+    double carry;        /* of them, to be evicted from the segment at hand */
+    uint64_t evicted;    /* by the last turn of the budget; before it 1 */
+    uint64_t used;       /* bytes when compaction began */
+    uint32_t high_lines; /* regions from here on are to be emptied */
+    uint32_t high_cells;
+    uint64_t aged; /* tick when counts were last halved */
+    bool draining; /* chunks of the shard are drained */
 };
 
 #define RPS_COMPACT_ROUNDS 4u /* of draining one shard, in one pass */
@@ -60,7 +63,8 @@ struct rps_table {
     size_t shard_count;
     struct rps_shard *shards; /* [shard_count] */
     struct rps_budget budget;
-    struct rps_arena arena; /* of all shards */
+    struct rps_arena lines; /* memory of all shards' indexes */
+    struct rps_arena cells; /* and of their rows */
 
     /* taken before any shard's lock: by who makes rows in advance (room.h)
      * and by who erases rows */
@@ -125,6 +129,27 @@ void rps_table_note_erased(struct rps_table *table);
 /** Forget a row; counted. The caller holds `making` too. */
 void rps_table_erase_row_locked(struct rps_table *table,
         struct rps_shard *shard, struct rps_index_place place);
+
+/** The values of the row at `row` as floats. out[dim]. */
+static inline void
+rps_table_read_row(const struct rps_table *table, const char *row, float *out)
+{
+    if (table->spec.value_dtype == RPS_VALUE_F32) {
+        memcpy(out, row, table->spec.dim * sizeof(*out));
+    } else {
+        table->kernels.widen[table->spec.value_dtype](
+                out, row, table->spec.dim);
+    }
+}
+
+/** Bytes of dim values as they are saved: without padding. */
+static inline size_t
+rps_table_packed_bytes(const struct rps_table *table)
+{
+    return table->spec.dim * (table->spec.value_dtype == RPS_VALUE_F32
+                                             ? sizeof(float)
+                                             : sizeof(uint16_t));
+}
 
 /** The slots of a row that lies at `row`. */
 static inline float *

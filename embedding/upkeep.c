@@ -7,11 +7,15 @@
  *   cold     rows idle for too long leave
  *   counts   where max_cold_* is set, admission counts are halved once in so
  *            many ticks
- *   budget   where more is used than the limit allows, a share of the rows
- *            of each segment leaves, those with the largest score
  *   compact  memory is given back (compact.h)
  *
- * If that was not enough for the budget, another pass follows at once.
+ * Where more is used than a limit allows, compaction is repeated while that
+ * helps; then comes
+ *
+ *   budget   a share of the rows of each segment leaves, those with the
+ *            largest score; then compaction again
+ *
+ * until the limit is met or no row may go.
  */
 #include "base/hash.h"
 #include "embedding/admit.h"
@@ -23,14 +27,14 @@
 
 #define EVICT_LINES 5u    /* what evicting a row counts as */
 #define SHARE_MORE  0.02  /* evicted beyond the excess: chunks are not full */
-#define SHARE_MOST  0.5   /* of the rows, in one pass */
+#define SHARE_MOST  0.25  /* of the rows, in one pass */
 #define PASS_LINES  4096u /* a slice of rps_table_evict() */
 
 enum phase {
     PHASE_COLD,
     PHASE_COUNTS,
-    PHASE_BUDGET,
     PHASE_COMPACT,
+    PHASE_BUDGET,
 };
 
 struct slice {
@@ -93,7 +97,10 @@ enter(struct slice *slice, enum phase phase)
         upkeep->carry = 0.0;
         upkeep->evicted = 0;
     } else if (phase == PHASE_COMPACT) {
+        upkeep->used = used;
         rps_compact_begin(table);
+    } else if (phase == PHASE_COLD) {
+        upkeep->evicted = 1; /* the budget has its turn yet */
     }
 }
 
@@ -209,7 +216,7 @@ evict_share_locked(
         upkeep->carry -= 1.0;
         upkeep->evicted++;
         slice->report->full++;
-        slice->report->examined += EVICT_LINES * RPS_LINE_KEYS;
+        slice->report->examined += RPS_EVICT_ROWS;
         spend(slice, EVICT_LINES);
     }
 }
@@ -255,25 +262,54 @@ compact_slice(struct slice *slice)
     return upkeep->shard == slice->table->shard_count;
 }
 
-/* One phase, until it is over or the slice is. True: the pass is over. */
+/* After compaction. True: the pass is over. */
+static bool
+is_within_budget(struct slice *slice)
+{
+    const struct rps_upkeep *upkeep = slice->upkeep;
+
+    if (excess_of(slice->table) > 0) {
+        rps_arena_trim(&slice->table->lines);
+        rps_arena_trim(&slice->table->cells);
+    }
+    if (excess_of(slice->table) > 0) {
+        if (used_bytes(slice->table) < upkeep->used) {
+            enter(slice, PHASE_COMPACT);
+            return false;
+        }
+        if (upkeep->evicted > 0) {
+            enter(slice, PHASE_BUDGET);
+            return false;
+        }
+    }
+    enter(slice, PHASE_COLD);
+    return true;
+}
+
+/* Phases, until the pass is over, which is true, or the slice is. */
 static bool
 advance(struct slice *slice)
 {
     static bool (*const phases[])(struct slice *) = {
-            cold_slice, counts_slice, budget_slice, compact_slice};
+            cold_slice, counts_slice, compact_slice, budget_slice};
     struct rps_upkeep *upkeep = slice->upkeep;
 
     while (slice->lines > 0) {
         if (!phases[upkeep->phase](slice)) {
             continue;
         }
-        if (upkeep->phase != PHASE_COMPACT) {
-            enter(slice, upkeep->phase + 1);
-        } else if (upkeep->evicted > 0 && excess_of(slice->table) > 0) {
-            enter(slice, PHASE_BUDGET);
-        } else {
-            enter(slice, PHASE_COLD);
-            return true;
+        switch (upkeep->phase) {
+        case PHASE_COLD:
+            enter(slice, PHASE_COUNTS);
+            break;
+        case PHASE_COMPACT:
+            if (is_within_budget(slice)) {
+                return true;
+            }
+            break;
+        default:
+            enter(slice, PHASE_COMPACT);
+            break;
         }
     }
     return false;
@@ -322,7 +358,10 @@ rps_table_evict(struct rps_table *table, struct rps_now now,
     before = used_bytes(table);
     while (rps_table_maintain(table, now, PASS_LINES, report)) {
     }
+    rps_arena_trim(&table->lines);
+    rps_arena_trim(&table->cells);
     report->bytes_before = before;
+    report->bytes_after = used_bytes(table);
 }
 
 void
@@ -335,6 +374,7 @@ rps_upkeep_stop(struct rps_table *table)
         pthread_mutex_unlock(&shard->lock);
     }
     table->upkeep.phase = PHASE_COLD;
+    table->upkeep.evicted = 1;
     table->upkeep.shard = 0;
     table->upkeep.segment = 0;
     table->upkeep.line = 0;

@@ -47,7 +47,7 @@ rps_dense_spec(rps_table_spec *spec, const struct rps_variable *variable,
     spec->initializer_low = 0.0f;
     spec->initializer_high = 0.0f;
     spec->learning_rate = (float)settings->dense.learning_rate;
-    if (settings->dense.optimizer == RPS_OPTIMIZER_ADAGRAD) {
+    if (rps_rule_accumulates(&settings->dense)) {
         spec->initial_accumulator = settings->dense.accumulator;
     }
 }

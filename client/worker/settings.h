@@ -34,8 +34,18 @@ enum rps_task {
 struct rps_update_rule {
     enum rps_optimizer optimizer;
     double learning_rate;
-    float accumulator; /* adagrad's */
+    float accumulator; /* adagrad's, rowwise_adagrad's and ftrl's */
 };
+
+/** Whether --sparse-accumulator is this optimizer's; rmsprop begins with
+ * its own default. */
+static inline bool
+rps_rule_accumulates(const struct rps_update_rule *rule)
+{
+    return rule->optimizer == RPS_OPTIMIZER_ADAGRAD ||
+           rule->optimizer == RPS_OPTIMIZER_ROWWISE_ADAGRAD ||
+           rule->optimizer == RPS_OPTIMIZER_FTRL;
+}
 
 struct rps_settings {
     const struct rps_options *options; /* borrowed */

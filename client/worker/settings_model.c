@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options that say what is trained: layers, optimizers, start values. */
+#include "base/spec.h"
 #include "base/text.h"
 #include "client/worker/settings.h"
 
@@ -88,15 +89,9 @@ static rps_status
 read_rule(struct rps_update_rule *rule, const char *which, const char *name,
         double learning_rate, double accumulator, struct rps_error *error)
 {
-    if (strcmp(name, "sgd") == 0) {
-        rule->optimizer = RPS_OPTIMIZER_SGD;
-    } else if (strcmp(name, "adagrad") == 0) {
-        rule->optimizer = RPS_OPTIMIZER_ADAGRAD;
-    } else if (strcmp(name, "adam") == 0) {
-        rule->optimizer = RPS_OPTIMIZER_ADAM;
-    } else {
-        return rps_fail(error, RPS_E_INVAL,
-                "--%s-optimizer=%s: must be sgd, adagrad or adam", which, name);
+    if (!rps_optimizer_parse(name, &rule->optimizer)) {
+        return rps_fail(error, RPS_E_INVAL, "--%s-optimizer=%s: no optimizer",
+                which, name);
     }
     /* learning_rate and accumulator: in the ranges of conf/options.h */
     rule->learning_rate = learning_rate;
@@ -108,8 +103,9 @@ static rps_status
 init_refused(const char *text, struct rps_error *error)
 {
     return rps_fail(error, RPS_E_INVAL,
-            "--sparse-init=%s: must be zeros, constant:V or "
-            "uniform:LOW,HIGH with LOW < HIGH",
+            "--sparse-init=%s: must be zeros, constant:V, uniform:LOW,HIGH "
+            "with LOW < HIGH, normal:MEAN,DEVIATION or "
+            "truncated_normal:MEAN,DEVIATION with DEVIATION >= 0",
             text);
 }
 
@@ -126,30 +122,42 @@ finite_float(const char *text, float *out)
     return true;
 }
 
-static rps_status
-read_uniform(struct rps_settings *settings, const char *text,
-        const char *bounds, struct rps_error *error)
+/* "A,B" into initializer_low and _high. */
+static bool
+read_pair(struct rps_settings *settings, const char *pair)
 {
-    const char *comma = strchr(bounds, ',');
+    const char *comma = strchr(pair, ',');
     char low[64];
 
-    if (comma == NULL || (size_t)(comma - bounds) >= sizeof(low)) {
-        return init_refused(text, error);
+    if (comma == NULL || (size_t)(comma - pair) >= sizeof(low)) {
+        return false;
     }
-    memcpy(low, bounds, (size_t)(comma - bounds));
-    low[comma - bounds] = '\0';
-    if (!finite_float(low, &settings->initializer_low) ||
-            !finite_float(comma + 1, &settings->initializer_high) ||
-            !(settings->initializer_low < settings->initializer_high)) {
-        return init_refused(text, error);
+    memcpy(low, pair, (size_t)(comma - pair));
+    low[comma - pair] = '\0';
+    return finite_float(low, &settings->initializer_low) &&
+           finite_float(comma + 1, &settings->initializer_high);
+}
+
+static bool
+pair_is_legal(const struct rps_settings *settings)
+{
+    if (settings->initializer == RPS_INITIALIZER_UNIFORM) {
+        return settings->initializer_low < settings->initializer_high;
     }
-    settings->initializer = RPS_INITIALIZER_UNIFORM;
-    return RPS_OK;
+    return settings->initializer_high >= 0.0f;
 }
 
 static rps_status
 read_initializer(struct rps_settings *settings, struct rps_error *error)
 {
+    static const struct {
+        const char *name;
+        enum rps_initializer kind;
+    } pairs[] = {
+            {"uniform:", RPS_INITIALIZER_UNIFORM},
+            {"normal:", RPS_INITIALIZER_NORMAL},
+            {"truncated_normal:", RPS_INITIALIZER_TRUNCATED_NORMAL},
+    };
     const char *text = settings->options->sparse_init;
 
     if (strcmp(text, "zeros") == 0) {
@@ -162,8 +170,14 @@ read_initializer(struct rps_settings *settings, struct rps_error *error)
                        ? RPS_OK
                        : init_refused(text, error);
     }
-    if (strncmp(text, "uniform:", 8) == 0) {
-        return read_uniform(settings, text, text + 8, error);
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        const size_t length = strlen(pairs[i].name);
+        if (strncmp(text, pairs[i].name, length) == 0) {
+            settings->initializer = pairs[i].kind;
+            return read_pair(settings, text + length) && pair_is_legal(settings)
+                           ? RPS_OK
+                           : init_refused(text, error);
+        }
     }
     return init_refused(text, error);
 }

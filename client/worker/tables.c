@@ -44,7 +44,7 @@ sparse_spec(rps_table_spec *spec, const struct rps_model_table *table,
     spec->initializer_low = settings->initializer_low;
     spec->initializer_high = settings->initializer_high;
     spec->learning_rate = (float)settings->sparse.learning_rate;
-    if (settings->sparse.optimizer == RPS_OPTIMIZER_ADAGRAD) {
+    if (rps_rule_accumulates(&settings->sparse)) {
         spec->initial_accumulator = settings->sparse.accumulator;
     }
 }

@@ -75,13 +75,34 @@ rps_ckpt_load_root(const char *text, size_t n, const char *where,
     return RPS_OK;
 }
 
+/* Of a whole file: what this version does not know is a later version's. */
+static rps_status
+read_spec(const json_t *value, const char *name, struct rps_ckpt_table *table,
+        struct rps_error *error)
+{
+    rps_status status = rps_spec_check_known(value, error);
+
+    if (status == RPS_OK) {
+        status = rps_spec_read(value, &table->written, error);
+    }
+    if (status == RPS_OK && strcmp(table->written.name, name) != 0) {
+        status = rps_fail(error, RPS_E_CORRUPT, "its spec names \"%s\"",
+                table->written.name);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    table->spec = table->written;
+    rps_spec_reset_idle(&table->spec);
+    return rps_table_spec_check(&table->spec, error->text, sizeof(error->text));
+}
+
 /* One table's "spec", named as the object's key says. */
 static rps_status
 parse_spec(const json_t *value, const char *name, const char *where,
-        rps_table_spec *spec, struct rps_error *error)
+        struct rps_ckpt_table *table, struct rps_error *error)
 {
     struct rps_error cause = {""};
-    char why[512] = "";
     rps_status status;
 
     if (!json_is_object(value)) {
@@ -90,15 +111,7 @@ parse_spec(const json_t *value, const char *name, const char *where,
                 "\"spec\"",
                 where, name);
     }
-    status = rps_spec_from_value(value, spec, &cause);
-    if (status == RPS_OK) {
-        status = rps_table_spec_check(spec, why, sizeof(why));
-        rps_fail(&cause, status, "%s", why);
-    }
-    if (status == RPS_OK && strcmp(spec->name, name) != 0) {
-        status = rps_fail(
-                &cause, RPS_E_CORRUPT, "its spec names \"%s\"", spec->name);
-    }
+    status = read_spec(value, name, table, &cause);
     if (status == RPS_OK) {
         return RPS_OK;
     }
@@ -107,26 +120,35 @@ parse_spec(const json_t *value, const char *name, const char *where,
             "%s: table \"%.130s\": %s", where, name, cause.text);
 }
 
+/* What only a part says: pushes, and admission, which is not there where
+ * there are no counts. */
+static bool
+parse_part_fields(const json_t *value, struct rps_ckpt_table *table)
+{
+    return rps_ckpt_get_u64_text(value, "pushes", &table->pushes) &&
+           table->pushes <= INT64_MAX &&
+           (json_object_get(value, "admission") == NULL ||
+                   rps_ckpt_get_u64(
+                           value, "admission", INT64_MAX, &table->admission));
+}
+
 static rps_status
 parse_table(const char *name, const json_t *value, bool in_part,
         const char *where, struct rps_ckpt_table *table,
         struct rps_error *error)
 {
     rps_status status = parse_spec(
-            json_object_get(value, "spec"), name, where, &table->spec, error);
+            json_object_get(value, "spec"), name, where, table, error);
 
     if (status != RPS_OK) {
         return status;
     }
-    table->pushes = 0;
     if (!rps_ckpt_get_u64(value, "rows", INT64_MAX, &table->rows) ||
             !rps_ckpt_get_digest(value, &table->digest) ||
-            (in_part &&
-                    (!rps_ckpt_get_u64_text(value, "pushes", &table->pushes) ||
-                            table->pushes > INT64_MAX))) {
+            (in_part && !parse_part_fields(value, table))) {
         return rps_fail(error, RPS_E_CORRUPT,
-                "%s: table %s: rows, digest or pushes are missing or not "
-                "such values",
+                "%s: table %s: rows, digest, pushes or admission are missing "
+                "or not such values",
                 where, name);
     }
     return RPS_OK;

@@ -5,6 +5,7 @@
 #include "base/spec.h"
 #include "base/text.h"
 #include "embedding/checkpoint/checkpoint.h"
+#include "embedding/checkpoint/values.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -33,12 +34,14 @@ uint32_t
 rps_ckpt_columns(const rps_table_spec *spec, struct rps_ckpt_column *columns)
 {
     uint32_t slots = rps_spec_slot_count(spec);
+    uint32_t offset = 0;
     uint32_t count = 0;
 
     assert(slots + 4 <= RPS_CKPT_COLUMNS_MAX);
     add_column(columns, &count, RPS_CKPT_KEYS, "keys", "<u8");
-    add_column(columns, &count, RPS_CKPT_ROWS, "rows", "<f4")->width =
-            spec->dim;
+    add_column(columns, &count, RPS_CKPT_ROWS, "rows",
+            rps_ckpt_value_dtype(spec->value_dtype))
+            ->width = spec->dim;
     for (uint32_t i = 0; i < slots; i++) {
         char suffix[64];
         struct rps_ckpt_column *column;
@@ -46,9 +49,11 @@ rps_ckpt_columns(const rps_table_spec *spec, struct rps_ckpt_column *columns)
         snprintf(
                 suffix, sizeof(suffix), "slot-%s", rps_spec_slot_name(spec, i));
         column = add_column(columns, &count, RPS_CKPT_SLOT, suffix, "<f4");
-        column->slot = i;
-        column->width = rps_spec_slot_floats(spec) / slots;
+        column->slot_offset = offset;
+        column->width = rps_spec_slot_width(spec, i);
+        offset += column->width;
     }
+    assert(offset == rps_spec_slot_floats(spec));
     add_column(columns, &count, RPS_CKPT_USES, "uses", "|u1");
     add_column(columns, &count, RPS_CKPT_LAST, "last", "<u4");
     return count;
@@ -100,6 +105,13 @@ rps_ckpt_column_name(const char *table, uint32_t part, uint32_t parts,
 {
     return rps_format("table-%s/%" PRIu32 "-of-%" PRIu32 ".%s.npy", table, part,
             parts, column->suffix);
+}
+
+char *
+rps_ckpt_admission_name(const char *table, uint32_t part, uint32_t parts)
+{
+    return rps_format("table-%s/%" PRIu32 "-of-%" PRIu32 ".admission.npy",
+            table, part, parts);
 }
 
 /* Digits up to `end`, written as STEP_FORMAT would. */

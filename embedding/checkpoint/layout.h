@@ -33,7 +33,7 @@ enum rps_ckpt_kind {
 /** One file of a table: an array with an entry a row. */
 struct rps_ckpt_column {
     enum rps_ckpt_kind kind;
-    uint32_t slot;  /* of RPS_CKPT_SLOT */
+    uint32_t slot_offset; /* of RPS_CKPT_SLOT: floats of slots before it */
     uint32_t width; /* items a row; 0: one, the array is one-dimensional */
     uint32_t item_bytes;
     char dtype[8];
@@ -54,6 +54,7 @@ char *rps_ckpt_part_name(uint32_t part, uint32_t parts);
 char *rps_ckpt_lanes_name(uint32_t part, uint32_t parts);
 char *rps_ckpt_column_name(const char *table, uint32_t part, uint32_t parts,
         const struct rps_ckpt_column *column);
+char *rps_ckpt_admission_name(const char *table, uint32_t part, uint32_t parts);
 
 /** "ckpt-<step>", exactly as rps_checkpoint_path writes it. */
 bool rps_ckpt_parse_step(const char *name, uint64_t *step);

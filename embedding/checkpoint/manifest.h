@@ -17,10 +17,12 @@
 
 /** A table as the manifest or a part says it. */
 struct rps_ckpt_table {
-    rps_table_spec spec;
+    rps_table_spec spec;    /* that a table can be made of */
+    rps_table_spec written; /* as it stands there: the digest is over it */
     uint64_t rows;
     struct rps_digest digest;
-    uint64_t pushes; /* part files only */
+    uint64_t pushes;    /* part files only */
+    uint64_t admission; /* part files only: entries of .admission.npy */
 };
 
 /** A part file as the manifest lists it; its name follows from its place. */

@@ -105,6 +105,7 @@ check_files(const struct rps_ckpt_part *part, const char *where,
     }
     for (size_t i = 0; i < part->table_count; i++) {
         known += 2 * rps_ckpt_columns(&part->tables[i].spec, columns);
+        known += part->tables[i].admission > 0 ? 2 : 0;
     }
     if (json_object_size(part->files) > known) {
         return rps_fail(error, RPS_E_UNSUPPORTED,

@@ -9,13 +9,13 @@
 #include "base/text.h"
 #include "embedding/checkpoint/checkpoint.h"
 #include "embedding/checkpoint/layout.h"
+#include "embedding/checkpoint/values.h"
 #include "embedding/checkpoint/writer.h"
 
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,22 +30,12 @@ struct table_save {
     struct rps_ckpt_column columns[RPS_CKPT_COLUMNS_MAX];
     struct rps_ckpt_writer writers[RPS_CKPT_COLUMNS_MAX];
     uint32_t count;
+    size_t value_bytes;
     uint32_t slot_floats;
     uint64_t rows;
     struct rps_digest digest;
     struct rps_error *error;
 };
-
-static bool
-all_finite(const float *values, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (!isfinite(values[i])) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* What could not be restored is not saved. */
 static rps_status
@@ -60,8 +50,10 @@ check_row(const struct table_save *save, const struct rps_row_view *row)
                 save->spec->name, row->key, slot, save->slot_first,
                 save->slot_last);
     }
-    if (!all_finite(row->value, save->spec->dim) ||
-            !all_finite(row->slots, save->slot_floats)) {
+    if (!rps_ckpt_values_finite(
+                save->spec->value_dtype, row->value, save->spec->dim) ||
+            !rps_ckpt_values_finite(
+                    RPS_VALUE_F32, row->slots, save->slot_floats)) {
         return rps_fail(save->error, RPS_E_NONFINITE,
                 "table %s: the row of key %" PRIu64
                 " is not finite: it is not saved; the older checkpoints are "
@@ -87,7 +79,7 @@ add_cell(struct table_save *save, uint32_t i, const struct rps_row_view *row)
         cell = row->value;
         break;
     case RPS_CKPT_SLOT:
-        cell = row->slots + (size_t)column->slot * column->width;
+        cell = row->slots + column->slot_offset;
         break;
     case RPS_CKPT_USES:
         cell = &uses;
@@ -112,12 +104,11 @@ save_row(void *context, const struct rps_row_view *row)
     if (status != RPS_OK) {
         return status;
     }
-    rps_digest_add(
-            &save->digest, rps_digest_row(row->key, row->value,
-                                   save->spec->dim * sizeof(float), row->slots,
-                                   save->slot_floats * sizeof(float),
-                                   (uint8_t)RPS_META_USES(row->meta),
-                                   RPS_META_LAST(row->meta)));
+    rps_digest_add(&save->digest,
+            rps_digest_row(row->key, row->value, save->value_bytes, row->slots,
+                    save->slot_floats * sizeof(float),
+                    (uint8_t)RPS_META_USES(row->meta),
+                    RPS_META_LAST(row->meta)));
     save->rows++;
     return RPS_OK;
 }
@@ -158,7 +149,7 @@ table_entry(const struct table_save *save, uint64_t pushes)
 
     snprintf(text, sizeof(text), "%" PRIu64, pushes);
     return json_pack("{s:o, s:I, s:s, s:s}", "spec",
-            rps_spec_to_value(save->spec), "rows", (json_int_t)save->rows,
+            rps_spec_to_canonical(save->spec), "rows", (json_int_t)save->rows,
             "digest", rps_digest_hex(save->digest, hex), "pushes", text);
 }
 
@@ -193,6 +184,7 @@ save_table(const struct rps_checkpoint_id *id, const char *folder,
     save.spec = rps_table_spec_of(table);
     save.job_seed = rps_store_job_seed(store);
     save.count = rps_ckpt_columns(save.spec, save.columns);
+    save.value_bytes = rps_ckpt_value_bytes(save.spec);
     save.slot_floats = rps_spec_slot_floats(save.spec);
     rps_ckpt_part_slots(id->part, id->parts, &save.slot_first, &save.slot_last);
     rps_table_stats_of(table, &stats);

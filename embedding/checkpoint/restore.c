@@ -27,7 +27,6 @@ struct restore {
 struct sink {
     const struct restore *r;
     struct rps_table *table;
-    uint32_t dim;
     uint32_t slot_floats;
     uint64_t *rows; /* of the table so far */
 };
@@ -37,7 +36,7 @@ static size_t
 keep_owned(const struct sink *sink, struct rps_ckpt_batch *batch)
 {
     const struct rps_restore *how = sink->r->how;
-    size_t row_bytes = sink->dim * sizeof(float);
+    size_t value_bytes = batch->value_bytes;
     size_t slot_bytes = sink->slot_floats * sizeof(float);
     size_t kept = 0;
 
@@ -48,8 +47,8 @@ keep_owned(const struct sink *sink, struct rps_ckpt_batch *batch)
         if (kept < i) {
             batch->keys[kept] = batch->keys[i];
             batch->meta[kept] = batch->meta[i];
-            memcpy(batch->rows + kept * sink->dim, batch->rows + i * sink->dim,
-                    row_bytes);
+            memcpy(batch->values + kept * value_bytes,
+                    batch->values + i * value_bytes, value_bytes);
             memcpy(batch->slots + kept * sink->slot_floats,
                     batch->slots + i * sink->slot_floats, slot_bytes);
         }
@@ -70,8 +69,9 @@ assign_batch(
     if (kept == 0) {
         return RPS_OK;
     }
-    status = rps_table_assign(sink->table, kept, batch->keys, batch->rows,
-            sink->slot_floats == 0 ? NULL : batch->slots, batch->meta, &cause);
+    status = rps_table_restore_rows(sink->table, kept, batch->keys,
+            batch->values, sink->slot_floats == 0 ? NULL : batch->slots,
+            batch->meta, &cause);
     if (status == RPS_OK) {
         *sink->rows += kept;
         return RPS_OK;
@@ -123,7 +123,7 @@ read_rows(const struct restore *r, struct rps_table *table, uint64_t *rows,
         struct rps_error *error)
 {
     const rps_table_spec *spec = rps_table_spec_of(table);
-    struct sink sink = {r, table, spec->dim, rps_spec_slot_floats(spec), rows};
+    struct sink sink = {r, table, rps_spec_slot_floats(spec), rows};
     rps_status status = RPS_OK;
 
     for (uint32_t i = 0; i < r->manifest.part_count; i++) {

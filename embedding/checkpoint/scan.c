@@ -5,6 +5,7 @@
 #include "base/spec.h"
 #include "embedding/checkpoint/layout.h"
 #include "embedding/checkpoint/reader.h"
+#include "embedding/checkpoint/values.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -63,21 +64,23 @@ static rps_status
 make_batch(struct scanner *s, struct rps_error *error)
 {
     struct rps_ckpt_batch *batch = &s->batch;
-    uint32_t dim = s->scan->table->spec.dim;
-    size_t row_bytes = ((size_t)dim + s->slot_floats) * sizeof(float);
+    size_t slot_bytes = s->slot_floats * sizeof(float);
     size_t widest = s->slot_floats > 2 ? s->slot_floats : 2;
 
-    s->capacity = BATCH_BYTES / row_bytes;
+    batch->value_bytes = rps_ckpt_value_bytes(&s->scan->table->spec);
+
+    s->capacity = BATCH_BYTES / (batch->value_bytes + slot_bytes);
     s->capacity = s->capacity > BATCH_ROWS_MAX ? BATCH_ROWS_MAX : s->capacity;
     s->capacity = s->capacity == 0 ? 1 : s->capacity;
     batch->keys = calloc(s->capacity, sizeof(*batch->keys));
     batch->hashes = calloc(s->capacity, sizeof(*batch->hashes));
     batch->meta = calloc(s->capacity, sizeof(*batch->meta));
-    batch->rows = calloc(s->capacity * dim, sizeof(float));
+    batch->values = calloc(s->capacity, batch->value_bytes);
     batch->slots = calloc(s->capacity * (s->slot_floats + 1), sizeof(float));
     s->column = calloc(s->capacity * widest, sizeof(float));
     if (batch->keys == NULL || batch->hashes == NULL || batch->meta == NULL ||
-            batch->rows == NULL || batch->slots == NULL || s->column == NULL) {
+            batch->values == NULL || batch->slots == NULL ||
+            s->column == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "%s: no memory to read table %s",
                 s->scan->folder->path, s->scan->table->spec.name);
     }
@@ -94,7 +97,7 @@ read_column(struct scanner *s, uint32_t i, size_t n, struct rps_error *error)
     const uint32_t *last = s->column;
     const uint8_t *uses = s->column;
     void *to = column->kind == RPS_CKPT_KEYS   ? (void *)batch->keys
-               : column->kind == RPS_CKPT_ROWS ? (void *)batch->rows
+               : column->kind == RPS_CKPT_ROWS ? (void *)batch->values
                                                : s->column;
     rps_status status = rps_ckpt_reader_read(&s->readers[i], to, bytes, error);
 
@@ -104,8 +107,7 @@ read_column(struct scanner *s, uint32_t i, size_t n, struct rps_error *error)
     }
     for (size_t row = 0; row < n && to == s->column; row++) {
         if (column->kind == RPS_CKPT_SLOT) {
-            memcpy(batch->slots + row * s->slot_floats +
-                            (size_t)column->slot * column->width,
+            memcpy(batch->slots + row * s->slot_floats + column->slot_offset,
                     (const float *)s->column + row * column->width,
                     column->width * sizeof(float));
         } else if (column->kind == RPS_CKPT_USES) {
@@ -198,7 +200,7 @@ rps_ckpt_scan_table(const struct rps_ckpt_scan *scan, struct rps_error *error)
     free(s.batch.keys);
     free(s.batch.hashes);
     free(s.batch.meta);
-    free(s.batch.rows);
+    free(s.batch.values);
     free(s.batch.slots);
     free(s.column);
     return status;

@@ -13,11 +13,12 @@
 struct rps_ckpt_batch {
     size_t n;
     uint64_t *keys;
-    float *rows;       /* [n][dim] */
-    float *slots;      /* [n][slot floats] */
-    uint32_t *meta;    /* [n] last | uses << 24 */
-    uint64_t *hashes;  /* [n] of the keys */
-    size_t file_bytes; /* of the files, that these rows took */
+    char *values;       /* [n][value_bytes], of the spec's value_dtype */
+    float *slots;       /* [n][slot floats] */
+    uint32_t *meta;     /* [n] last | uses << 24 */
+    uint64_t *hashes;   /* [n] of the keys */
+    size_t value_bytes; /* of one row */
+    size_t file_bytes;  /* of the files, that these rows took */
 };
 
 struct rps_ckpt_scan {

@@ -47,16 +47,15 @@ static rps_status
 add_batch(void *context, struct rps_ckpt_batch *batch, struct rps_error *error)
 {
     struct sum *sum = context;
-    uint32_t dim = sum->spec->dim;
 
     (void)error;
     for (size_t i = 0; i < batch->n; i++) {
         uint32_t meta = batch->meta[i];
 
         rps_digest_add(&sum->digest,
-                rps_digest_row(batch->keys[i], batch->rows + i * dim,
-                        dim * sizeof(float),
-                        batch->slots + i * sum->slot_floats,
+                rps_digest_row(batch->keys[i],
+                        batch->values + i * batch->value_bytes,
+                        batch->value_bytes, batch->slots + i * sum->slot_floats,
                         sum->slot_floats * sizeof(float),
                         (uint8_t)RPS_META_USES(meta), RPS_META_LAST(meta)));
     }
@@ -148,7 +147,7 @@ verify_digest(struct verify *v, struct rps_error *error)
         goto out;
     }
     for (size_t i = 0; i < n; i++) {
-        texts[i] = rps_spec_to_json(&v->manifest.tables[i].spec);
+        texts[i] = rps_spec_to_json(&v->manifest.tables[i].written);
         if (texts[i] == NULL) {
             rps_fail(error, status, "%s: no memory", v->folder.path);
             goto out;

@@ -158,43 +158,60 @@ step_lanes(formula_fn *formula, unsigned slots, const struct step_row *r,
     return flaws;
 }
 
-static void
-take_back(const struct step_row *r, unsigned slots, size_t n)
+/* By value: a struct that is pointed to would have to lie in memory. */
+static __attribute__((noinline, cold)) bool
+take_back(float *w, float *s, const float *before, unsigned slots, size_t dim,
+        size_t n)
 {
-    memcpy(r->w, r->before, n * sizeof(float));
-    if (slots > 0) {
-        memcpy(r->s0, r->before + r->dim, n * sizeof(float));
+    memcpy(w, before, n * sizeof(*w));
+    for (unsigned i = 0; i < slots; i++) {
+        memcpy(s + i * dim, before + (i + 1) * dim, n * sizeof(*s));
     }
-    if (slots > 1) {
-        memcpy(r->s1, r->before + 2 * r->dim, n * sizeof(float));
-    }
+    return false;
 }
 
+/* whole: n is a number of whole groups, there is no tail. */
 INLINED bool
-step_all(formula_fn *formula, unsigned slots, float *restrict w,
+step_all(formula_fn *formula, unsigned slots, bool whole, float *restrict w,
         float *restrict s, const float *restrict g, size_t n,
         const struct rps_step_numbers *c, float *restrict before)
 {
     /* copies, whose fields no store to the row can seem to change */
     const struct rps_step_numbers numbers = *c;
-    const struct step_row r = {w, s, s + c->dim, g, before, c->dim};
+    const struct step_row r = {
+            w, s, slots > 1 ? s + c->dim : s, g, before, c->dim};
     lanes_flaws flaws = lanes_flaws_none();
+    size_t j = 0;
 
-    LANES_EACH(n,
-            flaws = step_lanes(formula, slots, &r, &numbers, j, count, flaws));
-    if (__builtin_expect(lanes_flawless(flaws), true)) {
-        return true;
+    for (; j + LANES <= n; j += LANES) {
+        flaws = step_lanes(formula, slots, &r, &numbers, j, LANES, flaws);
     }
-    take_back(&r, slots, n);
-    return false;
+    if (!whole && j < n) {
+        flaws = step_lanes(formula, slots, &r, &numbers, j, n - j, flaws);
+    }
+    return __builtin_expect(lanes_flawless(flaws), true) ||
+           take_back(w, s, before, slots, c->dim, n);
 }
 
-#define STEP(name, slots)                                              \
-    static bool step_##name(float *restrict w, float *restrict s,      \
-            const float *restrict g, size_t n,                         \
-            const struct rps_step_numbers *c, float *restrict before)  \
-    {                                                                  \
-        return step_all(name##_formula, slots, w, s, g, n, c, before); \
+/* Most rows are whole groups: theirs is a function without a tail, which
+ * has fewer registers to save. */
+#define STEP(name, slots)                                                     \
+    static __attribute__((noinline)) bool step_##name##_tail(                 \
+            float *restrict w, float *restrict s, const float *restrict g,    \
+            size_t n, const struct rps_step_numbers *c,                       \
+            float *restrict before)                                           \
+    {                                                                         \
+        return step_all(name##_formula, slots, false, w, s, g, n, c, before); \
+    }                                                                         \
+                                                                              \
+    static bool step_##name(float *restrict w, float *restrict s,             \
+            const float *restrict g, size_t n,                                \
+            const struct rps_step_numbers *c, float *restrict before)         \
+    {                                                                         \
+        if (n % LANES != 0) {                                                 \
+            return step_##name##_tail(w, s, g, n, c, before);                 \
+        }                                                                     \
+        return step_all(name##_formula, slots, true, w, s, g, n, c, before);  \
     }
 
 STEP(sgd, 0)
@@ -223,8 +240,7 @@ step_rowwise_adagrad(float *restrict w, float *restrict s,
     sum = *s + (float)(square_sum(g, n) / (double)n);
     root = sqrtf(sum) + c->epsilon;
     row.rate = root > 0.0f ? c->rate / root : 0.0f;
-    if (!(sum <= 3.4028234e38f) ||
-            !step_all(sgd_formula, 0, w, s, g, n, &row, before)) {
+    if (!isfinite(sum) || !step_sgd(w, s, g, n, &row, before)) {
         return false;
     }
     *s = sum;

@@ -19,6 +19,9 @@ extern "C" {
 #define RPS_DIM_MAX          8192u       /**< floats of a row */
 #define RPS_VOCABULARY_MAX   1000000000u /**< device_vocabulary_size */
 #define RPS_DENSE_ROW_FLOATS 1024u       /**< elements in a dense table's row */
+#define RPS_USED_TIMES_MAX   65535u      /**< min_used_times */
+#define RPS_SKETCH_TIMES_MAX 255u        /**< the same, with the sketch */
+#define RPS_COLD_STEPS_MAX   8388608u    /**< max_cold_steps: 2^23 */
 
 /** How a value is stored or sent. */
 enum rps_value {
@@ -141,11 +144,11 @@ typedef struct rps_table_spec {
     uint32_t stochastic_rounding; /**< 0 or 1; of f16 and bf16 rows */
     /* Not built yet: anything but the default is RPS_E_UNSUPPORTED. */
     enum rps_admission admission;
-    uint64_t min_used_times;
-    uint64_t max_cold_secs;
-    uint64_t max_cold_steps;
-    uint64_t keep_min_rows;
-    uint64_t memory_limit; /**< bytes */
+    uint64_t min_used_times; /**< pushes until a key gets a row; 0, 1: one */
+    uint64_t max_cold_secs;  /**< rows idle for longer leave; 0: never */
+    uint64_t max_cold_steps; /**< the same in steps; one of the two */
+    uint64_t keep_min_rows;  /**< never fewer because of eviction */
+    uint64_t memory_limit;   /**< bytes, on each server; 0: none */
     enum rps_on_full on_full;
 } rps_table_spec;
 

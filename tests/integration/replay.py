@@ -6,7 +6,6 @@ import tempfile
 import types
 
 import numpy
-import pytest
 
 import programs
 
@@ -90,8 +89,6 @@ class Replay:
             done = subprocess.run(
                 [str(PROGRAM), folder], capture_output=True, text=True,
                 env=programs.environment())
-            if "not built in this version" in done.stderr:
-                pytest.skip(done.stderr)
             assert done.returncode == 0, done.stderr
             with open(f"{folder}/out.json") as file:
                 results = json.load(file)

@@ -130,16 +130,80 @@ START_TEST(vocabulary_size_is_1_to_a_thousand_million)
 }
 END_TEST
 
+/* INVAL, and all three words are in the message. */
+static void
+assert_refused(const rps_table_spec *spec, const char *const words[3])
+{
+    char why[512];
+
+    ck_assert_int_eq(rps_table_spec_check(spec, why, sizeof(why)), RPS_E_INVAL);
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_msg(strstr(why, words[i]) != NULL, "%s: %s", words[i], why);
+    }
+}
+
+START_TEST(policy_fields_have_bounds_that_are_named)
+{
+    rps_table_spec spec = good();
+
+    spec.min_used_times = 65535;
+    spec.max_cold_steps = 8388608;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.min_used_times = 65536;
+    assert_refused(&spec,
+            (const char *const[]){"min_used_times", "65536", "[0, 65535]"});
+    spec.admission = RPS_ADMISSION_SKETCH;
+    spec.min_used_times = 256;
+    assert_refused(
+            &spec, (const char *const[]){"min_used_times", "256", "[0, 255]"});
+    spec.min_used_times = 255;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.max_cold_steps = 8388609;
+    assert_refused(&spec,
+            (const char *const[]){"max_cold_steps", "8388609", "8388608"});
+    spec = good();
+    spec.max_cold_secs = UINT64_MAX;
+    assert_refused(&spec, (const char *const[]){"max_cold_secs",
+                                  "18446744073709551615", "4294967295"});
+    spec = good();
+    spec.keep_min_rows = (uint64_t)INT64_MAX + 1;
+    assert_refused(&spec, (const char *const[]){"keep_min_rows",
+                                  "9223372036854775808", "in [0"});
+    spec = good();
+    spec.memory_limit = (uint64_t)INT64_MAX + 1;
+    assert_refused(&spec, (const char *const[]){"memory_limit",
+                                  "9223372036854775808", "in [0"});
+}
+END_TEST
+
+START_TEST(policy_fields_that_exclude_each_other_are_named)
+{
+    rps_table_spec spec = good();
+
+    spec.max_cold_steps = 5;
+    spec.max_cold_secs = 60;
+    assert_refused(&spec, (const char *const[]){"max_cold_secs is 60",
+                                  "max_cold_steps is 5", "only one"});
+    spec = good();
+    spec.dim = RPS_DENSE_ROW_FLOATS;
+    spec.initializer = RPS_INITIALIZER_ZEROS;
+    spec.dense_elements = 10;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.max_cold_steps = 5;
+    assert_refused(&spec, (const char *const[]){"max_cold_steps", "dense",
+                                  "keeps all its rows"});
+    spec.max_cold_steps = 0;
+    spec.on_full = RPS_ON_FULL_EVICT_LFU;
+    assert_refused(&spec,
+            (const char *const[]){"on_full", "dense", "keeps all its rows"});
+}
+END_TEST
+
 START_TEST(what_is_not_built_is_refused_by_name)
 {
     rps_table_spec spec = good();
     char why[512];
 
-    spec.min_used_times = 3;
-    ck_assert_int_eq(
-            rps_table_spec_check(&spec, why, sizeof(why)), RPS_E_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(why, "min_used_times"));
-    spec = good();
     spec.value_dtype = RPS_VALUE_I8;
     ck_assert_int_eq(
             rps_table_spec_check(&spec, why, sizeof(why)), RPS_E_UNSUPPORTED);
@@ -309,6 +373,47 @@ START_TEST(variance_scaling_becomes_plain_numbers)
 }
 END_TEST
 
+START_TEST(first_values_must_fit_a_short_value_type)
+{
+    rps_table_spec spec = good();
+
+    spec.value_dtype = RPS_VALUE_F16;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.initializer = RPS_INITIALIZER_CONSTANT;
+    spec.initializer_low = 65504.0f;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.initializer_low = 65505.0f;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+    spec.value_dtype = RPS_VALUE_BF16;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    spec.initializer_low = 3.4e38f;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+    spec.value_dtype = RPS_VALUE_F16;
+    spec.initializer = RPS_INITIALIZER_NORMAL;
+    spec.initializer_low = 0.0f;
+    spec.initializer_high = 9000.0f; /* eight deviations are too many */
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+}
+END_TEST
+
+/* The first version let numbers without a part be anything. */
+START_TEST(idle_numbers_of_an_old_spec_go_back_to_their_defaults)
+{
+    rps_table_spec spec;
+    rps_table_spec wanted;
+
+    rps_table_spec_init(&wanted, "a", 4, RPS_OPTIMIZER_SGD);
+    wanted.learning_rate = 0.5f;
+    spec = wanted;
+    spec.beta1 = 0.5f;
+    spec.initial_accumulator = 3.0f;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+    rps_spec_reset_idle(&spec);
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
+    ck_assert_ptr_null(rps_spec_policy_differs(&spec, &wanted));
+}
+END_TEST
+
 static void
 read_text(const char *text, rps_status wanted, const char *word)
 {
@@ -346,6 +451,28 @@ START_TEST(spec_survives_its_json_form_with_all_bits)
     json_decref(value);
     free(text);
     free(again);
+}
+END_TEST
+
+/* So an old spec and the same one written again have one digest. */
+START_TEST(canonical_json_leaves_later_fields_out_at_their_default)
+{
+    rps_table_spec spec = good();
+    json_t *shown = rps_spec_to_value(&spec);
+    char *text = rps_spec_to_json(&spec);
+
+    ck_assert_ptr_null(strstr(text, "stochastic_rounding"));
+    ck_assert_ptr_null(strstr(text, "admission"));
+    ck_assert_ptr_nonnull(strstr(text, "\"min_used_times\":0"));
+    ck_assert_ptr_nonnull(json_object_get(shown, "admission"));
+    free(text);
+    spec.admission = RPS_ADMISSION_SKETCH;
+    spec.stochastic_rounding = 1;
+    text = rps_spec_to_json(&spec);
+    ck_assert_ptr_nonnull(strstr(text, "\"stochastic_rounding\":1"));
+    ck_assert_ptr_nonnull(strstr(text, "\"admission\":\"sketch\""));
+    free(text);
+    json_decref(shown);
 }
 END_TEST
 
@@ -400,9 +527,14 @@ main(void)
     tcase_add_test(tc, name_of_128_characters_is_legal_and_of_129_is_not);
     tcase_add_test(tc, dimension_is_1_to_8192);
     tcase_add_test(tc, vocabulary_size_is_1_to_a_thousand_million);
+    tcase_add_test(tc, policy_fields_have_bounds_that_are_named);
+    tcase_add_test(tc, policy_fields_that_exclude_each_other_are_named);
     tcase_add_test(tc, what_is_not_built_is_refused_by_name);
     tcase_add_test(tc, numbers_that_are_nan_or_out_of_range_are_refused);
+    tcase_add_test(tc, first_values_must_fit_a_short_value_type);
+    tcase_add_test(tc, idle_numbers_of_an_old_spec_go_back_to_their_defaults);
     tcase_add_test(tc, spec_survives_its_json_form_with_all_bits);
+    tcase_add_test(tc, canonical_json_leaves_later_fields_out_at_their_default);
     tcase_add_test(tc, json_with_a_wrong_field_is_refused_naming_it);
     tcase_add_test(tc, differences_name_identity_and_policy_fields);
     suite_add_tcase(suite, tc);

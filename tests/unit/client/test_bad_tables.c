@@ -116,6 +116,8 @@ static const struct wrong wrongs[] = {
         WRONG(memory_limit, AS_U64, 4096, SGD),
 };
 #define WRONGS (sizeof(wrongs) / sizeof(wrongs[0]))
+/* How much a table needs at least only its maker knows: not the check. */
+#define WRONG_BY_CHECK (WRONGS - 2)
 
 static rps_table_spec
 wrong_spec(const struct wrong *wrong)
@@ -145,14 +147,6 @@ wrong_spec(const struct wrong *wrong)
     return spec;
 }
 
-/* Of what a build does not do at all, it says that before the field. */
-static bool
-names(const char *message, const char *field)
-{
-    return strstr(message, field) != NULL ||
-           strstr(message, "is not built in this version") != NULL;
-}
-
 START_TEST(a_wrong_spec_is_refused_by_field_and_the_client_goes_on)
 {
     rps_embedding_table *table = NULL;
@@ -171,7 +165,7 @@ START_TEST(a_wrong_spec_is_refused_by_field_and_the_client_goes_on)
                 "%s = %g: %s", wrongs[i].words, wrongs[i].value,
                 rps_status_str(status));
         ck_assert_ptr_null(table);
-        ck_assert_msg(names(rps_client_error(client), wrongs[i].words),
+        ck_assert_msg(strstr(rps_client_error(client), wrongs[i].words) != NULL,
                 "%s = %g: %s", wrongs[i].words, wrongs[i].value,
                 rps_client_error(client));
     }
@@ -192,7 +186,7 @@ START_TEST(a_wrong_spec_is_refused_without_a_client)
 
     ck_assert(status == RPS_E_INVAL || status == RPS_E_UNSUPPORTED);
     ck_assert_int_eq(rps_table_spec_check(&spec, why, sizeof(why)), status);
-    ck_assert_msg(names(why, wrongs[_i].words), "%s", why);
+    ck_assert_msg(strstr(why, wrongs[_i].words) != NULL, "%s", why);
     ck_assert_int_eq(rps_table_spec_check(&spec, cut, 5), status);
     ck_assert_uint_eq(strlen(cut), 4);
     ck_assert_str_eq(cut + 5, "##");
@@ -313,7 +307,7 @@ main(void)
     tcase_add_loop_test(bad,
             a_wrong_spec_is_refused_by_field_and_the_client_goes_on, 0, LOOPS);
     tcase_add_loop_test(
-            bad, a_wrong_spec_is_refused_without_a_client, 0, (int)WRONGS);
+            bad, a_wrong_spec_is_refused_without_a_client, 0, (int)WRONG_BY_CHECK);
     tcase_add_loop_test(bad, names_that_no_table_has_are_refused, 0, LOOPS);
     tcase_add_loop_test(
             bad, no_keys_are_legal_and_null_with_some_is_not, 0, LOOPS);

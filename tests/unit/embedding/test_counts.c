@@ -189,7 +189,7 @@ START_TEST(a_sketch_never_counts_too_little)
     enum {
         KEYS = 100000 /* 24 a slot: no slot ages */
     };
-    struct rps_sketch *sketch = rps_sketch_create(NULL);
+    struct rps_sketch *sketch = rps_sketch_create(NULL, UINT64_MAX);
     size_t exact = 0;
 
     ck_assert_ptr_nonnull(sketch);
@@ -227,7 +227,7 @@ START_TEST(a_slots_sketch_ages_after_2048_newcomers)
         KEYS = 3000
     };
     static uint64_t hashes[KEYS];
-    struct rps_sketch *sketch = rps_sketch_create(NULL);
+    struct rps_sketch *sketch = rps_sketch_create(NULL, UINT64_MAX);
     size_t known = 0;
 
     ck_assert_ptr_nonnull(sketch);
@@ -249,7 +249,7 @@ END_TEST
 START_TEST(a_sketch_stops_at_255_and_fades_to_nothing)
 {
     const uint64_t hash = rps_key_hash(1, 0);
-    struct rps_sketch *sketch = rps_sketch_create(NULL);
+    struct rps_sketch *sketch = rps_sketch_create(NULL, UINT64_MAX);
     uint64_t empty = 0;
 
     ck_assert_ptr_nonnull(sketch);
@@ -284,8 +284,8 @@ copy_cell(void *context, uint64_t id, uint8_t count)
 
 START_TEST(a_sketch_that_is_visited_and_set_again_is_the_same)
 {
-    struct rps_sketch *from = rps_sketch_create(NULL);
-    struct copy copy = {.to = rps_sketch_create(NULL)};
+    struct rps_sketch *from = rps_sketch_create(NULL, UINT64_MAX);
+    struct copy copy = {.to = rps_sketch_create(NULL, UINT64_MAX)};
 
     ck_assert_ptr_nonnull(from);
     ck_assert_ptr_nonnull(copy.to);
@@ -313,9 +313,9 @@ START_TEST(a_sketch_without_budget_counts_nothing)
     struct rps_sketch *sketch = NULL;
 
     rps_budget_init(&budget, NULL, 100);
-    ck_assert_ptr_null(rps_sketch_create(&budget));
+    ck_assert_ptr_null(rps_sketch_create(&budget, UINT64_MAX));
     rps_budget_init(&budget, NULL, 40000);
-    sketch = rps_sketch_create(&budget);
+    sketch = rps_sketch_create(&budget, UINT64_MAX);
     ck_assert_ptr_nonnull(sketch);
     for (uint64_t key = 0; key < 100; key++) {
         ck_assert_uint_eq(rps_sketch_add(sketch, rps_key_hash(key, 0), 7), 7);

@@ -3,6 +3,7 @@
  * Each optimizer against a model in double that applies the formulas of
  * docs/TABLE.md to one number at a time, over many steps with duplicates.
  */
+#include "base/spec.h"
 #include "tests/unit/embedding/fixture.h"
 
 #define DIM    5u
@@ -46,6 +47,58 @@ adam_model(struct model *model, size_t at, double g, uint64_t t)
             0.001 * (model->s0[at] / c1) / (sqrt(model->s1[at] / c2) + 1e-8);
 }
 
+static void
+momentum_model(struct model *model, size_t at, double g, uint64_t t)
+{
+    model->s0[at] = 0.9 * model->s0[at] + g;
+    model->w[at] -= 0.001 * model->s0[at];
+}
+
+static void
+adamw_model(struct model *model, size_t at, double g, uint64_t t)
+{
+    model->w[at] *= 1.0 - 0.001 * 0.004;
+    adam_model(model, at, g, t);
+}
+
+static void
+ftrl_model(struct model *model, size_t at, double g, uint64_t t)
+{
+    const double n = model->s0[at] + g * g;
+
+    model->s1[at] += g - (sqrt(n) - sqrt(model->s0[at])) / 0.001 * model->w[at];
+    model->s0[at] = n;
+    model->w[at] = -model->s1[at] * 0.001 / sqrt(n);
+}
+
+static void
+rmsprop_model(struct model *model, size_t at, double g, uint64_t t)
+{
+    model->s0[at] = 0.9 * model->s0[at] + 0.1 * g * g;
+    model->w[at] -= 0.001 * g / sqrt(model->s0[at] + 1e-10);
+}
+
+/* The accumulator is the row's: the mean of the squares of its elements. */
+static void
+rowwise_model(struct model *model, size_t at, double g, uint64_t t)
+{
+    model->w[at] -= 0.001 * g / (sqrt(model->s0[at]) + 1e-8);
+}
+
+static void
+rowwise_accumulate(struct model *model, const double *sums, const bool *occurs)
+{
+    for (size_t key = 0; key < KEYS; key++) {
+        double squares = 0.0;
+        for (size_t j = 0; occurs[key] && j < DIM; j++) {
+            squares += sums[key * DIM + j] * sums[key * DIM + j];
+        }
+        for (size_t j = 0; j < DIM; j++) {
+            model->s0[key * DIM + j] += squares / DIM;
+        }
+    }
+}
+
 /* Sum the duplicates in double, step each key that occurs once. */
 static void
 model_push(struct model *model, step_fn *step, uint64_t t, const uint64_t *keys,
@@ -59,6 +112,9 @@ model_push(struct model *model, step_fn *step, uint64_t t, const uint64_t *keys,
         for (size_t j = 0; j < DIM; j++) {
             sums[keys[i] * DIM + j] += (double)gradients[i * DIM + j];
         }
+    }
+    if (step == rowwise_model) {
+        rowwise_accumulate(model, sums, occurs);
     }
     for (size_t at = 0; at < FLOATS; at++) {
         if (occurs[at / DIM]) {
@@ -143,6 +199,88 @@ START_TEST(lazy_adam_follows_its_model)
 
     run_model(table, adam_model, 0.0);
     rps_table_destroy(table);
+}
+END_TEST
+
+static const struct {
+    enum rps_optimizer optimizer;
+    step_fn *step;
+    double accumulator;
+} others[] = {
+        {RPS_OPTIMIZER_MOMENTUM, momentum_model, 0.0},
+        {RPS_OPTIMIZER_ROWWISE_ADAGRAD, rowwise_model, 0.1},
+        {RPS_OPTIMIZER_ADAMW, adamw_model, 0.0},
+        {RPS_OPTIMIZER_FTRL, ftrl_model, 0.1},
+        {RPS_OPTIMIZER_RMSPROP, rmsprop_model, 0.0},
+};
+
+START_TEST(the_other_optimizers_follow_their_models)
+{
+    struct rps_table *table = table_new(DIM, others[_i].optimizer);
+
+    run_model(table, others[_i].step, others[_i].accumulator);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* Key 1 rests from step 20 to step 60 while key 2 is pushed. */
+START_TEST(catching_up_counts_from_the_rows_own_last_push)
+{
+    struct rps_table *table = table_new(1, RPS_OPTIMIZER_ADAM_CATCHUP);
+    struct rps_table *lazy = table_new(1, RPS_OPTIMIZER_ADAM);
+    const uint64_t keys[2] = {1, 2};
+    struct model model = {.w = {0.0}};
+    float row = 0.0f;
+
+    rps_table_first_value(table, 1, &row);
+    model.w[DIM] = (double)row;
+    for (uint64_t t = 1; t <= 60; t++) {
+        const bool rests = t > 20 && t < 60;
+        const float gradients[2] = {t % 2 == 0 ? 0.5f : 0.25f, 1.0f};
+        push(table, t, rests ? 1 : 2, keys + rests, gradients + rests);
+        push(lazy, t, rests ? 1 : 2, keys + rests, gradients + rests);
+        adam_model(&model, DIM, rests ? 0.0 : (double)gradients[0], t);
+    }
+    read_row(table, 1, &row);
+    ck_assert_double_eq_tol((double)row, model.w[DIM], 2e-6);
+    read_row(lazy, 1, &row);
+    ck_assert_double_gt(fabs((double)row - model.w[DIM]), 1e-3);
+    rps_table_destroy(table);
+    rps_table_destroy(lazy);
+}
+END_TEST
+
+/* Slots that are read out and assigned again go on as if nothing was. */
+START_TEST(assigned_slots_go_on_where_they_were)
+{
+    rps_table_spec spec = spec_of(3, (enum rps_optimizer)_i);
+    struct rps_table *one = table_of(&spec);
+    struct rps_table *two = table_of(&spec);
+    const uint64_t key = 9;
+    struct rps_error error;
+    struct seen_row seen;
+    float rows[2][3];
+
+    for (uint64_t t = 1; t <= 20; t++) {
+        const float g[3] = {0.1f * (float)t, -0.3f, 0.01f};
+        push(one, t, 1, &key, g);
+        if (t == 10) {
+            seen = see(one, key, rps_spec_slot_floats(&spec));
+            ck_assert_int_eq(
+                    rps_table_assign(two, 1, &key, seen.content,
+                            rps_spec_slot_floats(&spec) == 0 ? NULL
+                                                             : seen.content + 3,
+                            &seen.meta, &error),
+                    RPS_OK);
+        } else if (t > 10) {
+            push(two, t, 1, &key, g);
+        }
+    }
+    read_row(one, key, rows[0]);
+    read_row(two, key, rows[1]);
+    ck_assert_mem_eq(rows[0], rows[1], sizeof(rows[0]));
+    rps_table_destroy(one);
+    rps_table_destroy(two);
 }
 END_TEST
 
@@ -283,6 +421,11 @@ main(void)
     tcase_add_test(models, sgd_follows_its_model);
     tcase_add_test(models, adagrad_follows_its_model);
     tcase_add_test(models, lazy_adam_follows_its_model);
+    tcase_add_loop_test(models, the_other_optimizers_follow_their_models, 0,
+            (int)(sizeof(others) / sizeof(others[0])));
+    tcase_add_test(models, catching_up_counts_from_the_rows_own_last_push);
+    tcase_add_loop_test(models, assigned_slots_go_on_where_they_were, 0,
+            RPS_OPTIMIZER_COUNT);
     suite_add_tcase(suite, models);
     tcase_add_test(rules, slots_of_a_new_row_are_fresh);
     tcase_add_test(

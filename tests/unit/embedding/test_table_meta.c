@@ -7,6 +7,18 @@
 
 static const float grad[4] = {0.5f, -0.5f, 0.25f, 1.0f};
 
+START_TEST(skipped_steps_are_those_between_two_pushes)
+{
+    ck_assert_uint_eq(rps_meta_skipped(rps_meta_make(10, 1), 11), 0);
+    ck_assert_uint_eq(rps_meta_skipped(rps_meta_make(10, 1), 15), 4);
+    ck_assert_uint_eq(rps_meta_skipped(rps_meta_make(10, 1), 10), 0);
+    ck_assert_uint_eq(rps_meta_skipped(rps_meta_make(12, 1), 10), 0);
+    ck_assert_uint_eq(rps_meta_skipped(rps_meta_make(10, 0), 15), 0);
+    ck_assert_uint_eq(
+            rps_meta_skipped(rps_meta_make(0xfffffe, 1), 0x1000003), 4);
+}
+END_TEST
+
 START_TEST(last_is_the_step_of_the_last_push_modulo_two_to_the_24)
 {
     struct rps_table *table = table_new(4, RPS_OPTIMIZER_SGD);
@@ -355,6 +367,7 @@ main(void)
     tcase_set_timeout(meta, 60);
     tcase_add_test(
             meta, last_is_the_step_of_the_last_push_modulo_two_to_the_24);
+    tcase_add_test(meta, skipped_steps_are_those_between_two_pushes);
     tcase_add_test(meta, uses_count_pushes_on_average);
     tcase_add_test(meta, uses_count_multiplicities_on_average);
     suite_add_tcase(suite, meta);

@@ -357,13 +357,15 @@ do_changed(struct world *world)
         const bool told = seen < n && positions[seen] == at;
         MUST(world, told || !entry->present || entry->last <= since,
                 "key %llu changed", (unsigned long long)entry->key);
-        if (told) { /* also a key whose row left: its first value */
-            static const float first[DIM] = {FIRST, FIRST, FIRST};
-            MUST(world,
-                    memcmp(rows + seen * DIM,
-                            entry->present ? entry->value : first,
-                            sizeof(first)) == 0,
-                    "row of key %llu", (unsigned long long)entry->key);
+        if (told) { /* also a key whose row left, as a lookup answers it */
+            const float absent =
+                    admits(world, entry, 1) ? FIRST : world->spec.default_value;
+            for (size_t j = 0; j < DIM; j++) {
+                MUST(world,
+                        rows[seen * DIM + j] ==
+                                (entry->present ? entry->value[j] : absent),
+                        "row of key %llu", (unsigned long long)entry->key);
+            }
             seen++;
         }
     }

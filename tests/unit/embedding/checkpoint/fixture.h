@@ -20,6 +20,7 @@ struct job {
     char dir[PARTS_MAX][256]; /* [part]: all the same, or one each */
     uint32_t parts;
     uint32_t epoch;
+    uint64_t seed;
     struct rps_store *stores[PARTS_MAX];
 };
 
@@ -29,6 +30,9 @@ struct job {
  * parts), "w" (dense). fill() writes their rows.
  */
 void job_make(struct job *job, const char *dir, uint32_t parts);
+/** With another job seed than JOB_SEED. */
+void job_make_seeded(
+        struct job *job, const char *dir, uint32_t parts, uint64_t seed);
 void job_fill(struct job *job);
 /** First of the two verdicts that job_save() saves. */
 extern struct rps_lane_record job_first_lane;

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "tests/unit/embedding/checkpoint/fixture.h"
+#include "tests/unit/embedding/checkpoint/forge.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -90,44 +91,6 @@ teardown(void)
     folder_remove(folder);
 }
 
-/** One file's bytes, to be put back. */
-struct kept {
-    char path[700];
-    char *bytes;
-    size_t n;
-};
-
-static struct kept
-keep_file(const char *name)
-{
-    struct kept kept;
-    char *bytes = NULL;
-
-    snprintf(kept.path, sizeof(kept.path), "%s/%s", step_path, name);
-    ck_assert_int_eq(
-            rps_file_read(kept.path, 1u << 26, &bytes, &kept.n, NULL), RPS_OK);
-    kept.bytes = bytes;
-    return kept;
-}
-
-static void
-write_file(const char *path, const void *bytes, size_t n)
-{
-    FILE *file = fopen(path, "wb");
-
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(bytes, 1, n, file), n);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
-static void
-put_back(struct kept *kept)
-{
-    unlink(kept->path);
-    write_file(kept->path, kept->bytes, kept->n);
-    free(kept->bytes);
-}
-
 /* The words name the file; the store is empty. */
 static void
 expect_refused(const char *name, rps_status wanted)
@@ -167,7 +130,7 @@ START_TEST(a_truncated_file_is_named)
     char name[300];
 
     for (size_t i = 0; i < file_count; i++) {
-        struct kept kept = keep_file(files[i]);
+        struct kept kept = keep_file(step_path, files[i]);
 
         ck_assert_int_eq(truncate(kept.path, (off_t)kept.n - 1), 0);
         expect_refused(data_name(files[i], name), RPS_E_CORRUPT);
@@ -184,7 +147,7 @@ START_TEST(a_longer_file_is_named)
     char name[300];
 
     for (size_t i = 0; i < file_count; i++) {
-        struct kept kept = keep_file(files[i]);
+        struct kept kept = keep_file(step_path, files[i]);
         FILE *file = fopen(kept.path, "ab");
 
         fputc('\n', file);
@@ -200,7 +163,7 @@ START_TEST(a_flipped_byte_is_named)
     char name[300];
 
     for (size_t i = 0; i < file_count; i++) {
-        struct kept kept = keep_file(files[i]);
+        struct kept kept = keep_file(step_path, files[i]);
 
         for (int where = 0; where < 3; where++) {
             size_t at = where == 0 ? 0 : where == 1 ? kept.n / 2 : kept.n - 1;
@@ -220,7 +183,7 @@ START_TEST(a_removed_file_is_named)
     char name[300];
 
     for (size_t i = 0; i < file_count; i++) {
-        struct kept kept = keep_file(files[i]);
+        struct kept kept = keep_file(step_path, files[i]);
         bool whole_part = strcmp(files[i], "manifest.json") == 0 ||
                           strncmp(files[i], "part-", 5) == 0;
 
@@ -235,7 +198,7 @@ END_TEST
 
 START_TEST(damage_in_the_third_mib_names_block_2)
 {
-    struct kept kept = keep_file("table-wide/0-of-2.rows.npy");
+    struct kept kept = keep_file(step_path, "table-wide/0-of-2.rows.npy");
     struct rps_error error = {""};
     struct rps_checkpoint_report report;
 
@@ -256,7 +219,7 @@ END_TEST
 
 START_TEST(no_flipped_byte_of_the_manifest_loads)
 {
-    struct kept kept = keep_file("manifest.json");
+    struct kept kept = keep_file(step_path, "manifest.json");
 
     for (size_t at = 0; at < kept.n; at++) {
         rps_status status;
@@ -276,62 +239,14 @@ START_TEST(no_flipped_byte_of_the_manifest_loads)
 }
 END_TEST
 
-/* Write JSON so that its checksum is right: an attacker's file, not damage.
- * The manifest's own checksum file follows. */
-static void
-forge_manifest(json_t *manifest)
-{
-    char *text = json_dumps(manifest, JSON_INDENT(1) | JSON_SORT_KEYS);
-    uint64_t sum = rps_checksum(text, strlen(text));
-    char path[700];
-
-    snprintf(path, sizeof(path), "%s/manifest.json", step_path);
-    write_file(path, text, strlen(text));
-    snprintf(path, sizeof(path), "%s/manifest.json.xxh3", step_path);
-    write_file(path, &sum, sizeof(sum));
-    free(text);
-}
-
-static json_t *
-load(const char *name)
-{
-    struct kept kept = keep_file(name);
-    json_t *value = json_loadb(kept.bytes, kept.n, 0, NULL);
-
-    free(kept.bytes);
-    ck_assert_ptr_nonnull(value);
-    return value;
-}
-
-/* A part file, and what the manifest says of it. */
-static void
-forge_part(json_t *part)
-{
-    char *text = json_dumps(part, JSON_INDENT(1) | JSON_SORT_KEYS);
-    json_t *manifest = load("manifest.json");
-    json_t *listed = json_array_get(json_object_get(manifest, "parts"), 0);
-    char hex[17];
-    char path[700];
-
-    snprintf(hex, sizeof(hex), "%016" PRIx64, rps_checksum(text, strlen(text)));
-    json_object_set_new(listed, "xxh3", json_string(hex));
-    json_object_set_new(
-            listed, "bytes", json_integer((json_int_t)strlen(text)));
-    forge_manifest(manifest);
-    snprintf(path, sizeof(path), "%s/part-0-of-2.json", step_path);
-    write_file(path, text, strlen(text));
-    json_decref(manifest);
-    free(text);
-}
-
 START_TEST(another_format_is_unsupported_by_its_number)
 {
-    json_t *manifest = load("manifest.json");
+    json_t *manifest = forge_load(step_path, "manifest.json");
     uint64_t *steps = NULL;
     size_t count = 0;
 
     json_object_set_new(manifest, "format", json_integer(2));
-    forge_manifest(manifest);
+    forge_manifest(step_path, manifest);
     expect_refused("format 2", RPS_E_UNSUPPORTED);
     /* it is shown: passing it over would train from an older step */
     ck_assert_int_eq(
@@ -349,16 +264,16 @@ START_TEST(names_that_lead_out_of_the_folder_are_refused)
             ".hidden", "table-emb/.hidden", ""};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        json_t *part = load("part-0-of-2.json");
+        json_t *part = forge_load(step_path, "part-0-of-2.json");
         json_t *object = json_object_get(part, "files");
 
         json_object_set_new(object, names[i],
                 json_pack(
                         "{s:i, s:s}", "bytes", 1, "xxh3", "0123456789abcdef"));
-        forge_part(part);
+        forge_part(step_path, 0, part);
         expect_refused("part-0-of-2.json", RPS_E_CORRUPT);
         json_object_del(object, names[i]);
-        forge_part(part);
+        forge_part(step_path, 0, part);
         json_decref(part);
     }
 }
@@ -366,12 +281,12 @@ END_TEST
 
 START_TEST(a_file_that_this_version_does_not_know_is_not_passed_over)
 {
-    json_t *part = load("part-0-of-2.json");
+    json_t *part = forge_load(step_path, "part-0-of-2.json");
 
     json_object_set_new(json_object_get(part, "files"),
             "table-emb/0-of-2.erased.npy",
             json_pack("{s:i, s:s}", "bytes", 1, "xxh3", "0123456789abcdef"));
-    forge_part(part);
+    forge_part(step_path, 0, part);
     expect_refused("part-0-of-2.json", RPS_E_UNSUPPORTED);
     json_decref(part);
 }
@@ -379,10 +294,10 @@ END_TEST
 
 START_TEST(slots_that_no_part_has_are_refused)
 {
-    json_t *part = load("part-0-of-2.json");
+    json_t *part = forge_load(step_path, "part-0-of-2.json");
 
     json_object_set_new(part, "slots", json_pack("[i, i]", 0, 2046));
-    forge_part(part);
+    forge_part(step_path, 0, part);
     expect_refused("slot 2047", RPS_E_CORRUPT);
     json_decref(part);
 }
@@ -390,7 +305,7 @@ END_TEST
 
 START_TEST(a_symbolic_link_is_refused)
 {
-    struct kept kept = keep_file("table-emb/0-of-2.keys.npy");
+    struct kept kept = keep_file(step_path, "table-emb/0-of-2.keys.npy");
     char target[700];
 
     snprintf(target, sizeof(target), "%s/elsewhere", folder);
@@ -403,8 +318,8 @@ END_TEST
 
 START_TEST(row_counts_that_disagree_are_refused)
 {
-    json_t *part = load("part-0-of-2.json");
-    json_t *manifest = load("manifest.json");
+    json_t *part = forge_load(step_path, "part-0-of-2.json");
+    json_t *manifest = forge_load(step_path, "manifest.json");
     json_t *in_part = json_object_get(json_object_get(part, "tables"), "emb");
     json_t *in_all =
             json_object_get(json_object_get(manifest, "tables"), "emb");
@@ -415,8 +330,8 @@ START_TEST(row_counts_that_disagree_are_refused)
     json_object_set_new(in_all, "rows",
             json_integer(
                     json_integer_value(json_object_get(in_all, "rows")) + 1));
-    forge_manifest(manifest);
-    forge_part(part);
+    forge_manifest(step_path, manifest);
+    forge_part(step_path, 0, part);
     expect_refused("table-emb/0-of-2.keys.npy", RPS_E_CORRUPT);
     json_decref(part);
     json_decref(manifest);
@@ -425,16 +340,47 @@ END_TEST
 
 START_TEST(a_table_name_that_is_a_path_is_refused)
 {
-    json_t *manifest = load("manifest.json");
+    json_t *manifest = forge_load(step_path, "manifest.json");
     json_t *tables = json_object_get(manifest, "tables");
     json_t *entry = json_deep_copy(json_object_get(tables, "emb"));
 
     json_object_set_new(
             json_object_get(entry, "spec"), "name", json_string(".."));
     json_object_set_new(tables, "..", entry);
-    forge_manifest(manifest);
+    forge_manifest(step_path, manifest);
     expect_refused("manifest.json", RPS_E_CORRUPT);
     json_decref(manifest);
+}
+END_TEST
+
+/* What a later version may write: the file is whole, this one is too old. */
+START_TEST(a_spec_of_a_later_version_is_unsupported_naming_the_field)
+{
+    static const struct {
+        const char *field;
+        const char *value;
+        const char *words;
+    } cases[] = {
+            {"optimizer", "\"lamb\"", "optimizer \"lamb\""},
+            {"value_dtype", "\"float8\"", "value_dtype \"float8\""},
+            {"value_dtype", "\"int8\"", "value_dtype"},
+            {"warm_rows", "7", "\"warm_rows\""},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        json_t *manifest = forge_load(step_path, "manifest.json");
+        json_t *old = json_deep_copy(manifest);
+        json_t *table =
+                json_object_get(json_object_get(manifest, "tables"), "emb");
+
+        json_object_set_new(json_object_get(table, "spec"), cases[i].field,
+                json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        forge_manifest(step_path, manifest);
+        expect_refused(cases[i].words, RPS_E_UNSUPPORTED);
+        forge_manifest(step_path, old);
+        json_decref(old);
+        json_decref(manifest);
+    }
 }
 END_TEST
 
@@ -455,16 +401,16 @@ START_TEST(no_field_of_the_manifest_is_trusted)
             if (strcmp(fields[f], "data_position") == 0 && v == 3) {
                 continue; /* any object is the reader's own affair */
             }
-            manifest = load("manifest.json");
+            manifest = forge_load(step_path, "manifest.json");
             old = json_deep_copy(manifest);
             json_object_set_new(manifest, fields[f],
                     json_loads(values[v], JSON_DECODE_ANY, NULL));
-            forge_manifest(manifest);
+            forge_manifest(step_path, manifest);
             status = job_restore_part(&reader, STEP, 0, NULL);
             if (status == RPS_OK) {
                 ck_abort_msg("%s: %s was taken", fields[f], values[v]);
             }
-            forge_manifest(old);
+            forge_manifest(step_path, old);
             json_decref(old);
             json_decref(manifest);
             rps_store_clear(reader.stores[0]);
@@ -486,7 +432,7 @@ try_values(json_t *part, json_t *object, const char *field)
 
         json_object_set_new(
                 object, field, json_loads(values[v], JSON_DECODE_ANY, NULL));
-        forge_part(part);
+        forge_part(step_path, 0, part);
         status = job_restore_part(&reader, STEP, 0, NULL);
         if (status != RPS_E_CORRUPT && status != RPS_E_UNSUPPORTED) {
             ck_abort_msg(
@@ -497,14 +443,14 @@ try_values(json_t *part, json_t *object, const char *field)
         }
     }
     json_object_set_new(object, field, old);
-    forge_part(part);
+    forge_part(step_path, 0, part);
 }
 
 START_TEST(no_field_of_a_part_file_is_trusted)
 {
     static const char *const fields[] = {"format", "part", "parts", "step",
             "epoch", "slots", "tables", "files"};
-    json_t *part = load("part-0-of-2.json");
+    json_t *part = forge_load(step_path, "part-0-of-2.json");
     json_t *table = json_object_get(json_object_get(part, "tables"), "emb");
     json_t *listed = json_object_get(part, "files");
     json_t *entry = json_object_get(listed, "table-emb/0-of-2.rows.npy");
@@ -529,11 +475,11 @@ END_TEST
 
 START_TEST(a_push_count_that_would_wrap_is_refused)
 {
-    json_t *part = load("part-0-of-2.json");
+    json_t *part = forge_load(step_path, "part-0-of-2.json");
     json_t *table = json_object_get(json_object_get(part, "tables"), "emb");
 
     json_object_set_new(table, "pushes", json_string("18446744073709551615"));
-    forge_part(part);
+    forge_part(step_path, 0, part);
     expect_refused("pushes", RPS_E_CORRUPT);
     json_decref(part);
 }
@@ -587,6 +533,8 @@ main(void)
     tcase_add_test(tcase, a_symbolic_link_is_refused);
     tcase_add_test(tcase, row_counts_that_disagree_are_refused);
     tcase_add_test(tcase, a_table_name_that_is_a_path_is_refused);
+    tcase_add_test(
+            tcase, a_spec_of_a_later_version_is_unsupported_naming_the_field);
     tcase_add_test(tcase, no_field_of_the_manifest_is_trusted);
     tcase_add_test(tcase, no_field_of_a_part_file_is_trusted);
     tcase_add_test(tcase, a_push_count_that_would_wrap_is_refused);

@@ -71,6 +71,27 @@ START_TEST(defaults_are_the_documented_ones)
 }
 END_TEST
 
+START_TEST(every_optimizer_and_normal_starts_can_be_named)
+{
+    static const char *const flags[] = {"--sparse-optimizer=ftrl",
+            "--dense-optimizer=adamw", "--sparse-accumulator=0.5",
+            "--sparse-init=truncated_normal:-0.01,0.02", NULL};
+    struct rps_options options;
+    struct rps_settings settings;
+    struct rps_error error;
+
+    ck_assert_int_eq(
+            read_flags(flags, synthetic, &options, &settings, &error), RPS_OK);
+    ck_assert_int_eq(settings.sparse.optimizer, RPS_OPTIMIZER_FTRL);
+    ck_assert_float_eq(settings.sparse.accumulator, 0.5f);
+    ck_assert_int_eq(settings.dense.optimizer, RPS_OPTIMIZER_ADAMW);
+    ck_assert_int_eq(settings.initializer, RPS_INITIALIZER_TRUNCATED_NORMAL);
+    ck_assert_float_eq(settings.initializer_low, -0.01f);
+    ck_assert_float_eq(settings.initializer_high, 0.02f);
+    rps_options_finish(&options);
+}
+END_TEST
+
 struct refusal {
     const char *data; /* NULL: no --data */
     const char *flags[4];
@@ -92,7 +113,9 @@ static const struct refusal refusals[] = {
         {synthetic, {"--top-mlp=64,2", NULL}, "must be 1"},
         {synthetic, {"--top-mlp=1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", NULL},
                 "at most 16 layers"},
-        {synthetic, {"--sparse-init=normal:0,1", NULL}, "--sparse-init"},
+        {synthetic, {"--sparse-init=normal:0,-1", NULL}, "--sparse-init"},
+        {synthetic, {"--sparse-init=normal:0", NULL}, "--sparse-init"},
+        {synthetic, {"--sparse-init=gamma:0,1", NULL}, "--sparse-init"},
         {synthetic, {"--sparse-init=uniform:1,0", NULL}, "LOW < HIGH"},
         {synthetic, {"--sparse-init=uniform:1", NULL}, "LOW < HIGH"},
         {synthetic, {"--sparse-init=constant:1e99", NULL}, "constant:V"},
@@ -208,6 +231,7 @@ main(void)
     unsetenv("TF_CONFIG");
     unsetenv("TF_CONFIG_FILE");
     tcase_add_test(tcase, defaults_are_the_documented_ones);
+    tcase_add_test(tcase, every_optimizer_and_normal_starts_can_be_named);
     tcase_add_loop_test(tcase, options_that_contradict_are_refused_by_name, 0,
             sizeof(refusals) / sizeof(refusals[0]));
     tcase_add_loop_test(tcase, task_follows_from_role_and_options, 0,

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "embedding/checkpoint/values.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* All ones: an infinity or a NaN. */
+#define F16_EXPONENT  0x7c00u
+#define BF16_EXPONENT 0x7f80u
+
+const char *
+rps_ckpt_value_dtype(enum rps_value type)
+{
+    static const char *const dtypes[] = {"<f4", "<f2", "<u2", "|i1"};
+
+    assert((unsigned)type < sizeof(dtypes) / sizeof(dtypes[0]));
+    return dtypes[type];
+}
+
+size_t
+rps_ckpt_value_bytes(const rps_table_spec *spec)
+{
+    static const size_t item_bytes[] = {4, 2, 2, 1};
+
+    assert((unsigned)spec->value_dtype <
+            sizeof(item_bytes) / sizeof(item_bytes[0]));
+    return spec->dim * item_bytes[spec->value_dtype];
+}
+
+static bool
+floats_finite(const float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(values[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+halves_finite(const void *values, size_t n, uint16_t exponent)
+{
+    const unsigned char *bytes = values;
+
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits;
+
+        memcpy(&bits, bytes + i * sizeof(bits), sizeof(bits));
+        if ((bits & exponent) == exponent) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool
+rps_ckpt_values_finite(enum rps_value type, const void *values, size_t n)
+{
+    switch (type) {
+    case RPS_VALUE_F32:
+        return floats_finite(values, n);
+    case RPS_VALUE_F16:
+        return halves_finite(values, n, F16_EXPONENT);
+    case RPS_VALUE_BF16:
+        return halves_finite(values, n, BF16_EXPONENT);
+    case RPS_VALUE_I8:
+        break;
+    }
+    return true;
+}
