@@ -306,8 +306,8 @@ main(void)
     tcase_set_timeout(bad, 60);
     tcase_add_loop_test(bad,
             a_wrong_spec_is_refused_by_field_and_the_client_goes_on, 0, LOOPS);
-    tcase_add_loop_test(
-            bad, a_wrong_spec_is_refused_without_a_client, 0, (int)WRONG_BY_CHECK);
+    tcase_add_loop_test(bad, a_wrong_spec_is_refused_without_a_client, 0,
+            (int)WRONG_BY_CHECK);
     tcase_add_loop_test(bad, names_that_no_table_has_are_refused, 0, LOOPS);
     tcase_add_loop_test(
             bad, no_keys_are_legal_and_null_with_some_is_not, 0, LOOPS);

@@ -17,7 +17,8 @@
 #define SANITIZED false
 #endif
 
-#define MIB ((uint64_t)1 << 20)
+#define MIB  ((uint64_t)1 << 20)
+#define LONG (getenv("RECPS_TEST_LONG") != NULL)
 
 static const uint64_t reserved_elsewhere[] = {0, 1, 2, UINT64_MAX,
         UINT64_MAX - 1, UINT64_MAX - 2, UINT64_MAX - 4, INT64_MAX,
@@ -34,7 +35,6 @@ holds(struct rps_table *table, uint64_t key)
     return pattern_row_is_right(table, key, row);
 }
 
-/* keys 1000, 1001, ...: none of those above */
 static void
 push_range(struct rps_table *table, uint64_t first, uint64_t count)
 {
@@ -438,12 +438,6 @@ START_TEST(every_row_is_right_at_every_load)
 }
 END_TEST
 
-static bool
-long_run(void)
-{
-    return getenv("RECPS_TEST_LONG") != NULL;
-}
-
 /*
  * From how many rows on memory is measured, and what it may be: 8 to 16
  * million of them in the long run. At a few millions what is begun and not
@@ -458,8 +452,8 @@ struct measure {
 static struct measure
 measure(void)
 {
-    return long_run() ? (struct measure){8e6, 24.0, 28.0}
-                      : (struct measure){1e6, 36.0, 44.0};
+    return LONG ? (struct measure){8e6, 24.0, 28.0}
+                : (struct measure){1e6, 36.0, 44.0};
 }
 
 static struct rps_table *
@@ -505,7 +499,7 @@ START_TEST(what_a_row_costs_beyond_its_payload_is_bounded)
     const uint64_t start = resident();
     double sum = 0.0;
 
-    if (!long_run() && dim > 8) {
+    if (!LONG && dim > 8) {
         rps_table_destroy(table);
         return;
     }

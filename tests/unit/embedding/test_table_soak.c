@@ -416,7 +416,7 @@ START_TEST(a_full_table_takes_new_keys_and_stays_in_its_budget)
     spec.memory_limit = (uint64_t)8 << 20;
     spec.on_full = _i < (int)PATTERN_KINDS ? RPS_ON_FULL_EVICT_LRU
                                            : RPS_ON_FULL_EVICT_LFU;
-    soak_init(&soak, &spec, 60);
+    soak_init(&soak, &spec, 60 * SHORTER); /* until it is full */
     soak.crowd = 2048;
     soak_run(&soak, others, 2);
     rps_table_stats_of(soak.table, &stats);
