@@ -69,11 +69,13 @@ check_shape(struct rps_batch *batch, const char *what, size_t index)
                 "bytes, and be a multiple of 4",
                 what, index, batch->stride, batch->table->spec.name, row_bytes);
     }
-    if ((rows > 0 && batch->array == NULL) ||
-            (batch->key_count > 0 && batch->keys == NULL)) {
-        return rps_client_fail(RPS_E_INVAL, "%s[%zu]: %s is NULL", what, index,
-                batch->keys == NULL && batch->key_count > 0 ? "keys"
-                                                            : "its array");
+    if (batch->key_count > 0 && batch->keys == NULL) {
+        return rps_client_fail(
+                RPS_E_INVAL, "%s[%zu].keys is NULL", what, index);
+    }
+    if (rows > 0 && batch->array == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "%s[%zu].%s is NULL", what, index,
+                strcmp(what, "pushes") == 0 ? "gradients" : "rows");
     }
     return RPS_OK;
 }

@@ -18,6 +18,7 @@
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
 #include "embedding/room.h"
+#include "embedding/tick.h"
 
 #include <assert.h>
 #include <math.h>
@@ -65,7 +66,8 @@ step_key_locked(struct apply *apply, struct rps_shard *shard,
                 skipped, draw, apply->scratch)) {
         return false;
     }
-    *meta = rps_meta_make(apply->tick,
+    *meta = rps_meta_make(
+            rps_tick_of_row_locked(apply->table, *meta, apply->tick),
             rps_uses_add(RPS_META_USES(*meta), combined->uses, draw));
     apply->report->applied++;
     return true;
@@ -126,8 +128,11 @@ start_meta_locked(struct apply *apply, struct rps_shard *shard,
     }
     counted =
             rps_admit_take_locked(table, shard, combined->hash, combined->key);
-    place.line->meta[place.lane] = rps_meta_make(apply->tick,
-            rps_uses_add(0, counted, rps_mix64(table->draws ^ combined->key)));
+    if (place.line->meta[place.lane] == 0) { /* no other call stepped it yet */
+        place.line->meta[place.lane] = rps_meta_make(
+                apply->tick, rps_uses_add(0, counted,
+                                     rps_mix64(table->draws ^ combined->key)));
+    }
 }
 
 /*

@@ -146,12 +146,18 @@ bool
 rps_room_refuse_locked(struct rps_room *room, size_t shard_index, size_t i)
 {
     struct rps_shard *shard = &room->table->shards[shard_index];
+    struct rps_index_place place;
 
     if (!rps_room_made(room, i)) {
         return false;
     }
-    rps_table_erase_row_locked(room->table, shard,
-            rps_index_find(&shard->index, room->hashes[i], room->keys[i]));
+    /* it stays where another call has stepped it meanwhile */
+    place = rps_index_find(&shard->index, room->hashes[i], room->keys[i]);
+    if (place.line->meta[place.lane] != 0) {
+        room->made[i] = 0;
+        return false;
+    }
+    rps_table_erase_row_locked(room->table, shard, place);
     atomic_fetch_sub_explicit(&room->table->inserted, 1, memory_order_relaxed);
     room->made[i] = RPS_MADE_DROPPED;
     return true;

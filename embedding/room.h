@@ -68,7 +68,10 @@ rps_room_made(const struct rps_room *room, size_t i)
 struct rps_index_place rps_room_place_locked(
         struct rps_room *room, size_t shard, size_t i);
 
-/** Key i of the room is not wanted: erase it if it was made. True: it was. */
+/**
+ * Key i of the room is not wanted: erase it if it was made and no other call
+ * has stepped it since. True: it was erased.
+ */
 bool rps_room_refuse_locked(struct rps_room *room, size_t shard, size_t i);
 
 void rps_room_end(struct rps_room *room);

@@ -163,7 +163,8 @@ rps_status rps_table_apply(struct rps_table *table,
 /**
  * Write rows as they are, in the table's value type rounded to nearest, ties
  * to even. slots[n][slot floats] or NULL: fresh slots;
- * meta[n] or NULL: 0. Errors: NOMEM, NONFINITE (rows or slots; none of them
+ * meta[n] or NULL: 0, but where rows get cold or give way to others `last` is
+ * the newest tick. Errors: NOMEM, NONFINITE (rows or slots; none of them
  * was written), INVAL (dense key out of range).
  */
 rps_status rps_table_assign(struct rps_table *table, size_t n,

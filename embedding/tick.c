@@ -40,18 +40,17 @@ uint64_t
 rps_table_note(struct rps_table *table, struct rps_now now)
 {
     uint64_t tick = rps_tick_of(&table->spec, now);
+    uint64_t newest = 0;
 
     /* acquire: who sees that it is done sees the new `newest` */
     if (atomic_load_explicit(&table->restamp, memory_order_acquire)) {
         rps_table_restamp_due(table, tick);
     }
-    if (rps_tick_secs(&table->spec) != 0) {
-        const uint64_t newest = rps_counted(&table->newest);
-        if (tick > newest) {
-            mark(table, (struct rps_mark){.step = now.step, .tick = tick});
-        } else {
-            tick = newest;
-        }
+    newest = rps_counted(&table->newest);
+    if (tick <= newest) {
+        tick = newest;
+    } else if (rps_tick_secs(&table->spec) != 0) {
+        mark(table, (struct rps_mark){.step = now.step, .tick = tick});
     }
     rps_table_note_step(table, tick);
     return tick;

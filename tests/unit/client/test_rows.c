@@ -261,6 +261,41 @@ START_TEST(bags_are_pooled_as_the_model_says)
 }
 END_TEST
 
+/* TensorFlow 38792, PyTorch 50286, TorchRec 2773: NaN, a row less, a crash. */
+START_TEST(empty_bags_first_middle_and_last_are_zero_rows)
+{
+    const enum rps_pooling kinds[3] = {
+            RPS_POOLING_SUM, RPS_POOLING_MEAN, RPS_POOLING_SQRTN};
+    const uint32_t offsets[7] = {0, 0, 1, 1, 1, 2, 2};
+    const uint64_t keys[2] = {UINT64_MAX, 5};
+    rps_lookup lookup = {
+            .keys = keys, .key_count = 2, .offsets = offsets, .bag_count = 6};
+    rps_ticket ticket;
+
+    if (!begin(_i)) {
+        return;
+    }
+    lookup.table = table_of("emb", 2);
+    assign_values(lookup.table, keys, 2);
+    for (int kind = 0; kind < 3; kind++) {
+        float rows[6][2];
+        memset(rows, 0xff, sizeof(rows)); /* NaN */
+        lookup.pooling = kinds[kind];
+        lookup.rows = rows;
+        must(rps_lookup_start(client, NULL, &lookup, 1, &ticket));
+        must(rps_wait(client, ticket, 0));
+        for (uint32_t bag = 0; bag < 6; bag++) {
+            const bool empty = bag != 1 && bag != 4;
+            for (uint32_t c = 0; c < 2; c++) {
+                ck_assert_float_eq(rows[bag][c],
+                        empty ? 0.0f : value_of(keys[bag / 4], c));
+            }
+        }
+    }
+    end();
+}
+END_TEST
+
 START_TEST(push_of_duplicates_is_one_step_of_their_sum)
 {
     const uint64_t keys[6] = {7, 8, 7, 0x8000000000000001u, 7, 8};
@@ -621,6 +656,8 @@ main(void)
     tcase_add_loop_test(
             tcase, absent_keys_answer_first_value_or_default, 0, LOOPS);
     tcase_add_loop_test(tcase, bags_are_pooled_as_the_model_says, 0, LOOPS);
+    tcase_add_loop_test(
+            tcase, empty_bags_first_middle_and_last_are_zero_rows, 0, LOOPS);
     tcase_add_loop_test(
             tcase, push_of_duplicates_is_one_step_of_their_sum, 0, LOOPS);
     tcase_add_loop_test(tcase, adagrad_sees_one_summed_gradient, 0, LOOPS);
