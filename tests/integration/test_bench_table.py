@@ -106,6 +106,13 @@ def test_a_sweep_has_a_point_a_size_and_dim():
     assert result["overhead_max"] == pytest.approx(max(each))
 
 
+def test_memory_says_what_eviction_gives_back():
+    result = figures("--memory", "--rows", 5000, "--batch", 100)
+    assert_positive(result, ["evict_rss_ratio", "evict_reuse_ratio"])
+    assert result["checked_answers"] == 5000
+    assert isinstance(result["drop_rss_growth_bytes"], float)
+
+
 def test_people_get_a_table_and_progress_apart():
     run = table(*SMALL, "--peers", "off")
     assert run.returncode == 0
