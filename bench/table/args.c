@@ -42,7 +42,8 @@ static const char usage[] =
         "  --size-sweep FROM:TO:COUNT\n"
         "                    bytes a row beyond the payload at COUNT sizes "
         "instead\n"
-        "  --memory          what dropped tables leave in memory, instead\n"
+        "  --memory          what eviction gives back, and dropped tables, "
+        "instead\n"
         "  --json            one JSON object on stdout and nothing else\n"
         "  --help\n";
 

@@ -108,7 +108,9 @@ run(const struct bench_table_args *args, const struct bench_keyset *set,
         return run_sweep(args, set, report);
     }
     if (args->memory) {
-        return in_child(bench_part_memory, args, set, report);
+        status = in_child(bench_part_evict, args, set, report);
+        return status == RPS_OK ? in_child(bench_part_memory, args, set, report)
+                                : status;
     }
     if (args->mix_text == NULL) {
         status = in_child(bench_part_insert, args, set, report);

@@ -34,6 +34,10 @@ rps_status bench_part_mix(struct bench_fixture *fixture);
 rps_status bench_part_sweep(const struct bench_table_args *args,
         const struct bench_keyset *set, struct bench_report *report);
 
+/** What evicting nine rows of ten gives back, and whether it is reused. */
+rps_status bench_part_evict(const struct bench_table_args *args,
+        const struct bench_keyset *set, struct bench_report *report);
+
 /** Tables created, filled and dropped. */
 rps_status bench_part_memory(const struct bench_table_args *args,
         const struct bench_keyset *set, struct bench_report *report);

@@ -38,6 +38,8 @@
     X(overhead_mean, "overhead over all sizes, mean")                \
     X(overhead_max, "overhead over all sizes, largest")              \
     X(drop_rss_growth_bytes, "RSS growth over 50 tables dropped")    \
+    X(evict_rss_ratio, "RSS after evicting 90 % / payload before")   \
+    X(evict_reuse_ratio, "RSS after refilling / RSS before")         \
     X(checked_answers, "answers checked")
 
 #define BENCH_SWEEP_POINTS_MAX 16000u

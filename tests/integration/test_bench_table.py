@@ -106,8 +106,10 @@ def test_a_sweep_has_a_point_a_size_and_dim():
     assert result["overhead_max"] == pytest.approx(max(each))
 
 
-def test_memory_says_what_dropped_tables_leave():
+def test_memory_says_what_eviction_gives_back():
     result = figures("--memory", "--rows", 5000, "--batch", 100)
+    assert_positive(result, ["evict_rss_ratio", "evict_reuse_ratio"])
+    assert result["checked_answers"] == 5000
     assert isinstance(result["drop_rss_growth_bytes"], float)
 
 
