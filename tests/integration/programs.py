@@ -22,7 +22,16 @@ def build_folder():
     return ROOT / "build/release"
 
 
+def tests_build_folder():
+    """Where the tests' own programs are: the release preset leaves them."""
+    for folder in (build_folder(), ROOT / "build/dev"):
+        if (folder / "tests/tools/table_replay").is_file():
+            return folder
+    return ROOT / "build/dev"
+
+
 BUILD = build_folder()
+TESTS_BUILD = tests_build_folder()
 RECPSD = BUILD / "server/daemon/recpsd"
 RECPS = BUILD / "client/cli/recps"
 RECPS_TRAIN = BUILD / "client/worker/recps-train"

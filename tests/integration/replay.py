@@ -9,7 +9,7 @@ import numpy
 
 import programs
 
-PROGRAM = programs.BUILD / "tests/tools/table_replay"
+PROGRAM = programs.TESTS_BUILD / "tests/tools/table_replay"
 
 
 class Replay:
