@@ -151,7 +151,8 @@ rps_room_refuse_locked(struct rps_room *room, size_t shard_index, size_t i)
     if (!rps_room_made(room, i)) {
         return false;
     }
-    /* it stays where another call has stepped it meanwhile */
+    /* it stays where another call has stepped it meanwhile, which leaves uses;
+     * assigns and erasers wait for `making` */
     place = rps_index_find(&shard->index, room->hashes[i], room->keys[i]);
     if (place.line->meta[place.lane] != 0) {
         room->made[i] = 0;
