@@ -256,6 +256,9 @@ raise_step(struct rps_service *service, uint64_t step)
 {
     uint64_t seen = atomic_load(&service->step);
 
+    if (seen < step) {
+        rps_tables_set_step(service->store, step);
+    }
     while (seen < step &&
             !atomic_compare_exchange_weak(&service->step, &seen, step)) {
     }
