@@ -370,7 +370,7 @@ rps_upkeep_stop(struct rps_table *table)
     if (table->upkeep.draining) {
         struct rps_shard *shard = &table->shards[table->upkeep.shard];
         pthread_mutex_lock(&shard->lock);
-        rps_compact_stop_locked(table, shard);
+        (void)rps_compact_stop_locked(table, shard);
         pthread_mutex_unlock(&shard->lock);
     }
     table->upkeep.phase = PHASE_COLD;

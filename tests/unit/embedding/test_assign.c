@@ -228,7 +228,7 @@ START_TEST(rows_of_short_values_are_read_as_floats)
 }
 END_TEST
 
-#define MADE 8u
+#define MADE 16u
 
 struct assigning {
     struct rps_table *table;
