@@ -156,9 +156,9 @@ struct rps_apply_report {
  * A key that needs a row for which the budget (memory_limit, of the table or
  * the server) has no room: with on_full evict-lru or evict-lfu another row
  * gives way; where none may (refuse, keep_min_rows) the update is LIMIT and
- * changes no row of its keys; what gave way before stays gone. With drop_new (a sync step, which was acknowledged
- * already) such keys alone are dropped, existing keys are stepped, and the
- * update is OK.
+ * changes no row of its keys; what gave way before stays gone. With drop_new
+ * (a sync step, which was acknowledged already) such keys alone are dropped,
+ * existing keys are stepped, and the update is OK.
  *
  * Threads: any; a row's step is atomic. Errors, no row was changed: NOMEM,
  * LIMIT (2^32 - 1 gradients at once; no room: see above). Keys of a dense

@@ -297,6 +297,7 @@ main(void)
     Suite *suite = suite_create("assign");
     TCase *tc = tcase_create("assign");
 
+    tcase_set_timeout(tc, 120);
     tcase_add_test(
             tc, assigned_numbers_become_the_nearest_float16_ties_to_even);
     tcase_add_test(
