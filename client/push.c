@@ -8,6 +8,7 @@
 #include "client/pack.h"
 #include "client/watch.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +97,13 @@ prepare_item(rps_client *client, const rps_push *push, size_t index,
     if (status == RPS_OK && (push->flags & RPS_READ_ONLY) != 0) {
         status = rps_client_fail(RPS_E_INVAL,
                 "pushes[%zu].flags: RPS_READ_ONLY is for lookups", index);
+    }
+    if (status == RPS_OK &&
+            (isinf(push->learning_rate) || push->learning_rate < 0.0f)) {
+        status = rps_client_fail(RPS_E_INVAL,
+                "pushes[%zu].learning_rate is %g: it is 0 or more and finite, "
+                "or NaN for the table's",
+                index, (double)push->learning_rate);
     }
     if (status == RPS_OK) {
         status = rps_batch_dedup(client, &item->batch, &item->dedup);

@@ -59,6 +59,7 @@ step_key_locked(struct apply *apply, struct rps_shard *shard,
     char *row = rps_shard_row_locked(shard, place);
     uint32_t *meta = NULL;
     uint32_t skipped = 0;
+    uint32_t uses = 0;
 
     meta = &place.line->meta[place.lane];
     skipped = rps_meta_skipped(*meta, apply->update->step);
@@ -66,9 +67,12 @@ step_key_locked(struct apply *apply, struct rps_shard *shard,
                 skipped, draw, apply->scratch)) {
         return false;
     }
+    uses = rps_uses_add(RPS_META_USES(*meta), combined->uses, draw);
+    /* the newest tick now: another push may have raised it since ours, and
+     * its step may be known to a reader of this row. Uses are never 0: that
+     * is a row which was only made (room.c) */
     *meta = rps_meta_make(
-            rps_tick_of_row_locked(apply->table, *meta, apply->tick),
-            rps_uses_add(RPS_META_USES(*meta), combined->uses, draw));
+            rps_newest_locked(apply->table, apply->tick), uses > 0 ? uses : 1);
     apply->report->applied++;
     return true;
 }

@@ -133,16 +133,26 @@ write_row_locked(struct assign *assign, size_t shard_index, size_t at)
 
 #define SLICE_KEYS 4096u /* one lock's worth of rows */
 
+/* Who made rows in advance may erase them again, and cannot tell a row that
+ * was assigned from its own: nobody else is at it meanwhile. */
 static void
 write_slice(struct assign *assign, size_t shard_index, size_t start, size_t end)
 {
-    struct rps_shard *shard = &assign->table->shards[shard_index];
+    struct rps_table *table = assign->table;
+    struct rps_shard *shard = &table->shards[shard_index];
+    const bool making = assign->room.made != NULL; /* the lock is ours */
 
+    if (!making) {
+        pthread_mutex_lock(&table->making);
+    }
     pthread_mutex_lock(&shard->lock);
     for (size_t at = start; at < end; at++) {
         write_row_locked(assign, shard_index, at);
     }
     pthread_mutex_unlock(&shard->lock);
+    if (!making) {
+        pthread_mutex_unlock(&table->making);
+    }
 }
 
 static void

@@ -13,7 +13,7 @@ struct reader {
     struct rps_table *table;
     struct rps_batch batch;
     bool all;                       /* it is too long ago to know */
-    uint64_t since;                 /* tick */
+    uint64_t first;                 /* tick from which on it is sent */
     uint8_t wanted[RPS_BATCH_KEYS]; /* by position: to be sent */
 };
 
@@ -23,11 +23,11 @@ struct reader {
  * newest can only call an old row changed, never a changed row old.
  */
 static bool
-changed_since(uint64_t newest, uint64_t since, uint32_t meta)
+changed_from(uint64_t newest, uint64_t first, uint32_t meta)
 {
     const uint64_t age = (newest - RPS_META_LAST(meta)) & RPS_TICK_MASK;
 
-    return age <= newest && newest - age > since;
+    return age <= newest && newest - age >= first;
 }
 
 /* An absent key may have had a row that left since: it is sent again then. */
@@ -36,7 +36,7 @@ erased_since(const struct reader *reader)
 {
     const uint64_t erased = rps_counted(&reader->table->erased_at);
 
-    return erased != 0 && (reader->all || erased > reader->since);
+    return erased != 0 && (reader->all || erased >= reader->first);
 }
 
 static void
@@ -62,7 +62,7 @@ mark_changed(struct reader *reader)
                     place.row == 0
                             ? left
                             : reader->all ||
-                                      changed_since(newest, reader->since,
+                                      changed_from(newest, reader->first,
                                               place.line->meta[place.lane]);
         }
         pthread_mutex_unlock(&shard->lock);
@@ -112,15 +112,16 @@ copy_marked(
 }
 
 size_t
-rps_table_changed(struct rps_table *table, size_t n, const uint64_t *keys,
-        uint64_t since, uint32_t *positions, float *rows)
+rps_table_changed_from(struct rps_table *table, size_t n, const uint64_t *keys,
+        uint64_t first, uint32_t *positions, float *rows)
 {
     struct reader reader;
+    uint64_t before = 0;
     size_t sent = 0;
 
     reader.table = table;
-    reader.since = 0;
-    reader.all = !rps_tick_since(table, since, &reader.since);
+    reader.all = first == 0 || !rps_tick_since(table, first - 1, &before);
+    reader.first = before + 1;
     for (size_t done = 0; done < n; done += reader.batch.count) {
         const size_t left = n - done;
         rps_batch_sort(&reader.batch, table,
@@ -130,4 +131,13 @@ rps_table_changed(struct rps_table *table, size_t n, const uint64_t *keys,
                 &reader, done, positions + sent, rows + sent * table->spec.dim);
     }
     return sent;
+}
+
+size_t
+rps_table_changed(struct rps_table *table, size_t n, const uint64_t *keys,
+        uint64_t since, uint32_t *positions, float *rows)
+{
+    return since == UINT64_MAX ? 0
+                               : rps_table_changed_from(table, n, keys,
+                                         since + 1, positions, rows);
 }

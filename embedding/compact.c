@@ -46,14 +46,14 @@ is_high(const struct rps_run *run, uint32_t high)
     return run->region != RPS_REGION_NONE && run->region >= high;
 }
 
-void
+bool
 rps_compact_stop_locked(struct rps_table *table, struct rps_shard *shard)
 {
     struct rps_rows *rows = &shard->rows;
 
     if (!table->upkeep.draining ||
             shard != &table->shards[table->upkeep.shard]) {
-        return;
+        return false;
     }
     for (uint32_t i = 0; i < rows->chunk_count; i++) {
         if (rows->chunks[i].rows != 0 && rows->chunks[i].drained) {
@@ -61,6 +61,7 @@ rps_compact_stop_locked(struct rps_table *table, struct rps_shard *shard)
         }
     }
     table->upkeep.draining = false;
+    return true;
 }
 
 /* 1: segments get smaller, or lower. */
@@ -192,7 +193,7 @@ rows_locked(struct rps_table *table, struct rps_shard *shard, size_t *lines)
             continue;
         }
         if (!move_line_locked(shard, &segment->lines[upkeep->line], lines)) {
-            rps_compact_stop_locked(table, shard);
+            (void)rps_compact_stop_locked(table, shard);
         }
         upkeep->line++;
     }
@@ -200,7 +201,7 @@ rows_locked(struct rps_table *table, struct rps_shard *shard, size_t *lines)
         go_to(upkeep, STEP_RESTART);
     } else if (upkeep->segment >= index->segment_count) {
         /* what a growing segment carried past is still in a drained chunk */
-        rps_compact_stop_locked(table, shard);
+        (void)rps_compact_stop_locked(table, shard);
         go_to(upkeep, STEP_DRAIN);
         upkeep->rounds++;
         if (upkeep->rounds >= RPS_COMPACT_ROUNDS) {

@@ -25,8 +25,11 @@ void rps_compact_begin(struct rps_table *table);
  */
 bool rps_compact_slice(struct rps_table *table, size_t *lines);
 
-/** The shard's drained chunks may be used again: room is needed now. */
-void rps_compact_stop_locked(struct rps_table *table, struct rps_shard *shard);
+/**
+ * The shard's drained chunks may be used again: room is needed now. False:
+ * it had none.
+ */
+bool rps_compact_stop_locked(struct rps_table *table, struct rps_shard *shard);
 
 /**
  * Upkeep starts anew with its next slice.

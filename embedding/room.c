@@ -65,13 +65,17 @@ is_admitted_locked(
                    room->keys[i], room->uses[i]);
 }
 
-/* Guard the shard's keys before the first of others gives way to one. */
+/* True: try again. The shard's keys are guarded before the first of others
+ * gives way to one. */
 static bool
-evict_for_locked(struct rps_room *room, size_t s, size_t i)
+make_way_locked(struct rps_room *room, size_t s, size_t i)
 {
     struct rps_shard *shard = &room->table->shards[s];
     const size_t start = room->starts[s];
 
+    if (rps_compact_stop_locked(room->table, shard)) {
+        return true; /* nobody needs to go for the rows of its chunks */
+    }
     if (room->table->spec.on_full == RPS_ON_FULL_REFUSE) {
         return false;
     }
@@ -80,7 +84,6 @@ evict_for_locked(struct rps_room *room, size_t s, size_t i)
                     room->hashes + start)) {
         return false;
     }
-    rps_compact_stop_locked(room->table, shard);
     return rps_evict_for_locked(
             room->table, shard, room->hashes[i], &room->guard);
 }
@@ -104,12 +107,12 @@ make_row_locked(struct rps_room *room, size_t s, size_t i)
 
     if (room->table->spec.on_full != RPS_ON_FULL_REFUSE &&
             is_crowded_locked(shard, room->hashes[i])) {
-        (void)evict_for_locked(room, s, i);
+        (void)make_way_locked(room, s, i);
     }
     do {
         status = rps_table_new_row_locked(room->table, shard, room->hashes[i],
                 room->keys[i], false, &place);
-    } while (status != RPS_OK && evict_for_locked(room, s, i));
+    } while (status != RPS_OK && make_way_locked(room, s, i));
     if (status == RPS_OK) {
         room->made[i] = RPS_MADE_NEW;
     } else if (room->drop_new) {
@@ -151,7 +154,8 @@ rps_room_refuse_locked(struct rps_room *room, size_t shard_index, size_t i)
     if (!rps_room_made(room, i)) {
         return false;
     }
-    /* it stays where another call has stepped it meanwhile */
+    /* it stays where another call has stepped it meanwhile, which leaves uses;
+     * assigns and erasers wait for `making` */
     place = rps_index_find(&shard->index, room->hashes[i], room->keys[i]);
     if (place.line->meta[place.lane] != 0) {
         room->made[i] = 0;

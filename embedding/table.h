@@ -58,6 +58,15 @@ void rps_table_destroy(struct rps_table *table);
  */
 void rps_table_join_budget(struct rps_table *table, struct rps_budget *server);
 
+/**
+ * The clocks have come this far: what is written, pushed or erased from here
+ * on is no older. Before the step is told to anyone who may ask with it what
+ * changed (rps_table_changed): a table that no push reaches would not know.
+ *
+ * Threads: any.
+ */
+void rps_table_set_now(struct rps_table *table, struct rps_now now);
+
 const rps_table_spec *rps_table_spec_of(const struct rps_table *table);
 uint64_t rps_table_id_of(const struct rps_table *table);
 
@@ -147,9 +156,9 @@ struct rps_apply_report {
  * A key that needs a row for which the budget (memory_limit, of the table or
  * the server) has no room: with on_full evict-lru or evict-lfu another row
  * gives way; where none may (refuse, keep_min_rows) the update is LIMIT and
- * changes nothing. With drop_new (a sync step, which was acknowledged
- * already) such keys alone are dropped, existing keys are stepped, and the
- * update is OK.
+ * changes no row of its keys; what gave way before stays gone. With drop_new
+ * (a sync step, which was acknowledged already) such keys alone are dropped,
+ * existing keys are stepped, and the update is OK.
  *
  * Threads: any; a row's step is atomic. Errors, no row was changed: NOMEM,
  * LIMIT (2^32 - 1 gradients at once; no room: see above). Keys of a dense
@@ -180,12 +189,19 @@ rps_status rps_table_restore_rows(struct rps_table *table, size_t n,
         const uint32_t *meta, struct rps_error *error);
 
 /**
- * Positions (ascending) of keys whose rows changed after tick `since`, and
+ * Positions (ascending) of keys whose rows changed after step `since`, and
  * those rows packed. positions[n]; rows[n][dim]. Returns their number. Errs
  * to resending.
  */
 size_t rps_table_changed(struct rps_table *table, size_t n,
         const uint64_t *keys, uint64_t since, uint32_t *positions, float *rows);
+
+/**
+ * The same, changed at step `first` or later: where pushes of a step may come
+ * when it has been told already (async).
+ */
+size_t rps_table_changed_from(struct rps_table *table, size_t n,
+        const uint64_t *keys, uint64_t first, uint32_t *positions, float *rows);
 
 /** INVAL naming the first key that a dense table does not have. */
 rps_status rps_table_check_keys(const struct rps_table *table, size_t n,

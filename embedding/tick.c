@@ -56,6 +56,12 @@ rps_table_note(struct rps_table *table, struct rps_now now)
     return tick;
 }
 
+void
+rps_table_set_now(struct rps_table *table, struct rps_now now)
+{
+    (void)rps_table_note(table, now);
+}
+
 /*
  * The newest mark that is not beyond the step. A push that read the clock
  * just before that mark may have stamped just after it: one tick less.

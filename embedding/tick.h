@@ -4,9 +4,9 @@
  * set, max(1, max_cold_secs / 2^22) seconds, so that max_cold_secs are less
  * than 2^23 ticks, half of what 24 bits hold.
  *
- * Ticks never go back: a push is stamped with the newest tick there was, or
- * a later one. So the push of a replica that is behind (async) hides no
- * change that was made before it, and makes no row look cold. A ring of marks
+ * Ticks never go back: a row is stamped with the newest tick there is when it
+ * is stepped. So the push of a replica that is behind (async) hides no change
+ * that was made before it, and makes no row look cold. A ring of marks
  * (step, tick) leads from a step to a tick: a push of a later step has that
  * tick or a later one.
  *
@@ -63,21 +63,6 @@ static inline uint32_t
 rps_age_of(uint32_t meta, uint64_t newest)
 {
     return (uint32_t)(newest - RPS_META_LAST(meta)) & RPS_TICK_MASK;
-}
-
-/**
- * The stamp of a row that is pushed at `tick`: a later one stays, as a push
- * may be overtaken between its note and its locks.
- */
-static inline uint64_t
-rps_tick_of_row_locked(
-        const struct rps_table *table, uint32_t meta, uint64_t tick)
-{
-    const uint64_t newest = rps_newest_locked(table, tick);
-
-    return meta != 0 && rps_age_of(meta, newest) < newest - tick
-                   ? RPS_META_LAST(meta)
-                   : tick;
 }
 
 /**

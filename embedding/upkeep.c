@@ -321,13 +321,13 @@ rps_table_maintain(struct rps_table *table, struct rps_now now, size_t lines,
 {
     struct slice slice = {.table = table,
             .upkeep = &table->upkeep,
-            .tick = rps_tick_of(&table->spec, now),
             .lines = lines,
             .report = report};
     bool over = false;
 
+    pthread_mutex_lock(&table->making); /* what a tick is may be set under it */
+    slice.tick = rps_tick_of(&table->spec, now);
     rps_table_restamp_due(table, slice.tick);
-    pthread_mutex_lock(&table->making);
     report->bytes_before = used_bytes(table);
     over = advance(&slice);
     report->bytes_after = used_bytes(table);
@@ -370,7 +370,7 @@ rps_upkeep_stop(struct rps_table *table)
     if (table->upkeep.draining) {
         struct rps_shard *shard = &table->shards[table->upkeep.shard];
         pthread_mutex_lock(&shard->lock);
-        rps_compact_stop_locked(table, shard);
+        (void)rps_compact_stop_locked(table, shard);
         pthread_mutex_unlock(&shard->lock);
     }
     table->upkeep.phase = PHASE_COLD;

@@ -47,6 +47,16 @@ rps_service_now(struct rps_service *service)
             .step = atomic_load(&service->step), .unix_s = rps_clock_unix_s()};
 }
 
+void
+rps_tables_set_step(struct rps_store *store, uint64_t step)
+{
+    const struct rps_now now = {.step = step, .unix_s = rps_clock_unix_s()};
+
+    for (size_t i = 0; i < rps_store_count(store); i++) {
+        rps_table_set_now(rps_store_at(store, i), now);
+    }
+}
+
 /* A whole pass (EVICT) and a slice of one table take turns: a slice would
  * wait for the pass with state_lock in its hand. */
 static bool

@@ -132,17 +132,21 @@ begin(struct rps_request *request, struct rps_pushed *push)
     }
 }
 
-/* NaN means the table's; an infinite one would ruin every row. */
+/* NaN means the table's; an infinite one would ruin every row, and a negative
+ * one climbs. */
 static rps_status
 check_rates(const struct rps_parts *parts, struct rps_error *error)
 {
     for (size_t i = 0; i < parts->count; i++) {
         const struct rps_table_part *part = &parts->items[i];
 
-        if (isinf(part->rows->learning_rate)) {
+        const float rate = part->rows->learning_rate;
+
+        if (isinf(rate) || rate < 0.0f) {
             return rps_fail(error, RPS_E_INVAL,
-                    "table %s: the learning rate is infinite",
-                    part->spec->name);
+                    "table %s: the learning rate of the push is %g: it is 0 "
+                    "or more and finite, or NaN for the table's",
+                    part->spec->name, (double)rate);
         }
     }
     return RPS_OK;
@@ -252,6 +256,9 @@ raise_step(struct rps_service *service, uint64_t step)
 {
     uint64_t seen = atomic_load(&service->step);
 
+    if (seen < step) {
+        rps_tables_set_step(service->store, step);
+    }
     while (seen < step &&
             !atomic_compare_exchange_weak(&service->step, &seen, step)) {
     }

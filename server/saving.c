@@ -388,6 +388,7 @@ swap_in(struct rps_service *service, struct rps_task *task, struct fresh *fresh,
         service->apply_next = 0;
         service->terms = task->terms;
         atomic_store(&service->epoch, task->epoch);
+        rps_tables_set_step(service->store, task->step);
         atomic_store(&service->step, task->step);
         service->change_count = 0;
         service->saved = task->step > 0;

@@ -250,6 +250,9 @@ rps_status rps_serve_evict(struct rps_request *request);
 /** What the tables' clocks show: c, and the wall clock. */
 struct rps_now rps_service_now(struct rps_service *service);
 
+/** Step c is about to be told: all tables know it. state_lock is held. */
+void rps_tables_set_step(struct rps_store *store, uint64_t step);
+
 /* step.c */
 rps_status rps_serve_apply(struct rps_request *request);
 /** Do what the decision in the request asks, if it is due. The caller holds

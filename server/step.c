@@ -250,6 +250,7 @@ close_step(
         rps_pushed_clear(&from->push);
     }
     service->apply_next = 0;
+    rps_tables_set_step(service->store, decision->step);
     atomic_store(&service->step, decision->step);
 }
 

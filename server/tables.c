@@ -49,6 +49,7 @@ rps_serve_get_table(struct rps_request *request)
         status = rps_store_open_table(store, &spec, &table, &request->error);
     }
     if (status == RPS_OK) {
+        rps_table_set_now(table, rps_service_now(request->service));
         request->text = table_answer(table);
         status = request->text != NULL ? RPS_OK : RPS_E_NOMEM;
     }
@@ -231,6 +232,23 @@ rps_serve_lookup(struct rps_request *request)
     return status;
 }
 
+/* A step of sync is whole when it is told; in async its pushes, and late
+ * ones, which are stamped with it, may still come. */
+static size_t
+changed_of(struct rps_request *request, const struct rps_table_part *part,
+        uint32_t *positions, float *rows)
+{
+    const uint64_t *keys = rps_message_array(request->message, part->keys);
+    const uint64_t step = request->message->header.step;
+    const size_t n = part->keys->count;
+
+    return request->service->terms.mode == RPS_MODE_SYNC
+                   ? rps_table_changed(
+                             part->table, n, keys, step, positions, rows)
+                   : rps_table_changed_from(
+                             part->table, n, keys, step, positions, rows);
+}
+
 static rps_status
 add_changed(struct rps_request *request, struct rps_builder *builder,
         const struct rps_table_part *part)
@@ -247,9 +265,7 @@ add_changed(struct rps_request *request, struct rps_builder *builder,
         size_t changed = 0;
 
         if (n > 0) {
-            changed = rps_table_changed(part->table, n,
-                    rps_message_array(request->message, part->keys),
-                    request->message->header.step, positions, rows);
+            changed = changed_of(request, part, positions, rows);
         }
         positions_of.count = changed;
         rows_of.count = changed;
@@ -336,6 +352,7 @@ assign_part(struct rps_request *request, const struct rps_table_part *part)
     if (n == 0) {
         return RPS_OK;
     }
+    rps_table_set_now(part->table, rps_service_now(request->service));
     status = rps_table_assign(part->table, n,
             rps_message_array(message, part->keys),
             rps_message_array(message, part->rows),

@@ -103,7 +103,7 @@ typedef struct rps_push {
     const void *gradients;  /**< [key_count or bag_count][dim] */
     size_t gradient_stride; /**< bytes; 0 = dim values */
     enum rps_value value;
-    float learning_rate; /**< NaN: the table's */
+    float learning_rate; /**< NaN: the table's; else >= 0 and finite */
 } rps_push;
 
 /** What a request belongs to. */

@@ -278,7 +278,7 @@ START_TEST(rates_that_no_push_may_carry_are_refused)
     const uint64_t key = 1;
     const float gradient[2] = {1, 1};
     const rps_table_spec spec = good_spec("emb");
-    const float rates[] = {INFINITY, -INFINITY};
+    const float rates[] = {INFINITY, -INFINITY, -0.5f};
     rps_embedding_table *table = NULL;
     float before[2], after[2];
 
@@ -287,7 +287,7 @@ START_TEST(rates_that_no_push_may_carry_are_refused)
     }
     must(rps_get_embedding_table(client, &spec, &table));
     must(rps_embedding_lookup(table, 1, &key, before));
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         must_fail(rps_push_gradients(table, 0, 1, &key, gradient, rates[i]),
                 RPS_E_INVAL, "learning");
     }

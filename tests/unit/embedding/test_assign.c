@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows written as they are: by numbers (ASSIGN), by bits (restore). */
+#include "base/hash.h"
+#include "embedding/room.h"
 #include "tests/unit/embedding/fixture.h"
 
 #include <check.h>
 #include <float.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 #define DIM 3u /* odd: a row of short values has two bytes of padding */
 
@@ -223,12 +228,76 @@ START_TEST(rows_of_short_values_are_read_as_floats)
 }
 END_TEST
 
+#define MADE 16u
+
+struct assigning {
+    struct rps_table *table;
+    _Atomic bool over;
+};
+
+static void *
+assign_one(void *context)
+{
+    struct assigning *assigning = context;
+    const uint64_t key = 0;
+    const float row[DIM] = {7, 8, 9};
+
+    ck_assert_int_eq(
+            rps_table_assign(assigning->table, 1, &key, row, NULL, NULL, NULL),
+            RPS_OK);
+    assigning->over = true;
+    return NULL;
+}
+
+/* A push makes rows in advance, another thread assigns one of them, without
+ * meta, then the push's own sum for it is refused. */
+START_TEST(an_assigned_row_outlives_the_push_that_made_it)
+{
+    const rps_table_spec spec = spec_of(DIM, RPS_OPTIMIZER_SGD);
+    uint64_t keys[MADE];
+    uint64_t hashes[MADE];
+    const size_t starts[2] = {0, MADE};
+    struct assigning assigning = {.over = false};
+    struct rps_room room = {.keys = keys, .hashes = hashes, .starts = starts};
+    struct rps_shard *shard;
+    pthread_t thread;
+    float row[DIM];
+
+    ck_assert_int_eq(
+            rps_table_create_sharded(&assigning.table, &spec, 0, 0, NULL),
+            RPS_OK);
+    for (uint64_t key = 0; key < MADE; key++) {
+        keys[key] = key;
+        hashes[key] = rps_key_hash(key, 0);
+    }
+    room.table = assigning.table;
+    shard = &assigning.table->shards[0];
+    ck_assert_int_eq(rps_room_begin(&room), RPS_OK);
+    ck_assert(rps_room_made(&room, 0)); /* more than an empty index has */
+    ck_assert_int_eq(pthread_create(&thread, NULL, assign_one, &assigning), 0);
+    for (unsigned i = 0; i < 100000 && !assigning.over; i++) {
+        sched_yield();
+    }
+    pthread_mutex_lock(&shard->lock);
+    (void)rps_room_refuse_locked(&room, 0, 0);
+    pthread_mutex_unlock(&shard->lock);
+    rps_room_end(&room);
+    pthread_join(thread, NULL);
+    look_up(assigning.table, 1, keys, true, row, sizeof(row));
+    ck_assert_float_eq(row[0], 7);
+    ck_assert_float_eq(row[2], 9);
+    ck_assert_uint_eq(rows_of(assigning.table), MADE);
+    rps_table_destroy(assigning.table);
+}
+END_TEST
+
 int
 main(void)
 {
     Suite *suite = suite_create("assign");
     TCase *tc = tcase_create("assign");
 
+    tcase_set_timeout(tc, 120);
     tcase_add_test(
             tc, assigned_numbers_become_the_nearest_float16_ties_to_even);
     tcase_add_test(
@@ -239,6 +308,7 @@ main(void)
     tcase_add_loop_test(tc, restored_bits_are_what_is_visited, 0, 2);
     tcase_add_test(tc, restored_float32_rows_keep_their_bits_and_meta);
     tcase_add_loop_test(tc, rows_of_short_values_are_read_as_floats, 0, 2);
+    tcase_add_test(tc, an_assigned_row_outlives_the_push_that_made_it);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }

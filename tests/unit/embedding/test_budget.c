@@ -82,6 +82,44 @@ START_TEST(a_push_beyond_the_limit_is_refused_and_changes_nothing)
 }
 END_TEST
 
+/* What is drained takes no rows, but has room for them. */
+START_TEST(a_push_while_chunks_are_drained_is_not_refused)
+{
+    const rps_table_spec spec = spec_within(8 * MIB, RPS_ON_FULL_REFUSE);
+    struct rps_table *table = NULL;
+    struct rps_apply_report report;
+    struct rps_evict_report kept = {.examined = 0};
+    const struct rps_now now = {.step = 2};
+    uint64_t *keys = calloc(100000, sizeof(*keys));
+    uint64_t n = 0;
+
+    ck_assert_ptr_nonnull(keys);
+    ck_assert_int_eq(
+            rps_table_create_sharded(&table, &spec, 0, 0, NULL), RPS_OK);
+    while (n < 100000 && push_at(table, now, 1, &n, NULL, &report) == RPS_OK) {
+        n++;
+    }
+    ck_assert_uint_gt(n, 20000);
+    ck_assert_uint_lt(n, 100000);
+    for (uint64_t key = 0; key < n; key += 2) {
+        keys[key / 2] = key;
+    }
+    ck_assert_uint_eq(rps_table_erase(table, n / 2, keys), n / 2);
+    for (unsigned i = 0; i < 1000000 && !table->upkeep.draining; i++) {
+        (void)rps_table_maintain(table, now, 1, &kept);
+    }
+    ck_assert(table->upkeep.draining);
+    for (uint64_t i = 0; i < n / 8 * 3; i++) {
+        keys[i] = n + i;
+    }
+    ck_assert_int_eq(
+            push_at(table, now, n / 8 * 3, keys, NULL, &report), RPS_OK);
+    ck_assert_uint_eq(rows_of(table), n - n / 2 + n / 8 * 3);
+    rps_table_destroy(table);
+    free(keys);
+}
+END_TEST
+
 START_TEST(a_step_that_was_acknowledged_drops_new_keys_alone)
 {
     const rps_table_spec spec = spec_within(8 * MIB, RPS_ON_FULL_REFUSE);
@@ -403,6 +441,7 @@ main(void)
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, a_limit_that_is_too_small_names_the_least_one);
     tcase_add_test(tc, a_push_beyond_the_limit_is_refused_and_changes_nothing);
+    tcase_add_test(tc, a_push_while_chunks_are_drained_is_not_refused);
     tcase_add_test(tc, a_step_that_was_acknowledged_drops_new_keys_alone);
     tcase_add_loop_test(tc, a_budget_is_never_exceeded, RPS_ON_FULL_EVICT_LRU,
             RPS_ON_FULL_EVICT_LFU + 1);

@@ -126,6 +126,40 @@ START_TEST(changed_answers_the_rows_pushed_after_a_step)
 }
 END_TEST
 
+/* Async: pushes of step 12 may still come when it was told. */
+START_TEST(changed_from_a_step_includes_it)
+{
+    const uint64_t key = 5;
+    struct rps_table *table = table_new(2, RPS_OPTIMIZER_SGD);
+    const float ones[2] = {1, 1};
+    uint32_t at;
+    float row[2];
+
+    push(table, 12, 1, &key, ones);
+    ck_assert_uint_eq(rps_table_changed_from(table, 1, &key, 13, &at, row), 0);
+    ck_assert_uint_eq(rps_table_changed_from(table, 1, &key, 12, &at, row), 1);
+    ck_assert_uint_eq(rps_table_changed_from(table, 1, &key, 0, &at, row), 1);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* Steps pass that push to other tables only; then a row leaves. */
+START_TEST(a_row_erased_in_a_table_without_pushes_is_sent)
+{
+    const uint64_t key = 5;
+    struct rps_table *table = table_new(2, RPS_OPTIMIZER_SGD);
+    const float ones[2] = {1, 1};
+    uint32_t at;
+    float row[2];
+
+    push(table, 1, 1, &key, ones);
+    rps_table_set_now(table, (struct rps_now){.step = 9});
+    ck_assert_uint_eq(rps_table_erase(table, 1, &key), 1);
+    ck_assert_uint_eq(rps_table_changed(table, 1, &key, 9, &at, row), 1);
+    rps_table_destroy(table);
+}
+END_TEST
+
 START_TEST(changed_errs_to_resending_when_stamps_wrap)
 {
     struct rps_table *table = table_new(4, RPS_OPTIMIZER_SGD);
@@ -372,6 +406,8 @@ main(void)
     tcase_add_test(meta, uses_count_multiplicities_on_average);
     suite_add_tcase(suite, meta);
     tcase_add_test(changed, changed_answers_the_rows_pushed_after_a_step);
+    tcase_add_test(changed, changed_from_a_step_includes_it);
+    tcase_add_test(changed, a_row_erased_in_a_table_without_pushes_is_sent);
     tcase_add_test(changed, changed_errs_to_resending_when_stamps_wrap);
     suite_add_tcase(suite, changed);
     tcase_add_test(assign, assign_writes_rows_slots_and_meta_as_they_are);

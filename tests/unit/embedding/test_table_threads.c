@@ -138,7 +138,7 @@ main(void)
     Suite *suite = suite_create("table_threads");
     TCase *threads = tcase_create("threads");
 
-    tcase_set_timeout(threads, 60);
+    tcase_set_timeout(threads, 240);
     tcase_add_test(threads, two_threads_pushing_one_key_lose_no_step);
     tcase_add_test(threads, readers_beside_writers_see_whole_rows);
     suite_add_tcase(suite, threads);

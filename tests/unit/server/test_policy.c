@@ -437,6 +437,38 @@ END_TEST
 
 /* --- EVICT, SCAN, HOT_KEYS ----------------------------------------------- */
 
+/* A table that no push has reached does not know how late it is. */
+START_TEST(an_assigned_row_is_as_old_as_the_newest_step)
+{
+    const uint64_t key = 7;
+    const float row = 3;
+    struct rps_section keys_of = {.kind = RPS_SECTION_KEYS, .count = 1};
+    struct rps_section rows_of = {
+            .kind = RPS_SECTION_ROWS, .dim = 1, .count = 1};
+    struct rps_header header;
+    struct rps_builder builder;
+    struct answer answer;
+    uint64_t a;
+
+    begin();
+    a = open_table(peer, "a", 1);
+    push_ones(peer, 1000, a, 0, 1);
+    rows_of.table_id = keys_of.table_id = open_table(peer, "b", 1);
+    json_decref(answer_of(peer, RPS_OP_ALTER_TABLE,
+            "{\"table\":\"b\",\"set\":{\"max_cold_steps\":10}}"));
+    header = request_of(peer, RPS_OP_ASSIGN);
+    rps_builder_begin(&builder, &header, 2);
+    rps_builder_add(&builder, &keys_of, &key);
+    rps_builder_add(&builder, &rows_of, &row);
+    answer = wait_answer(peer, send_builder(peer, &builder));
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    answer_finish(&answer);
+    json_decref(answer_of(peer, RPS_OP_EVICT, "{\"table\":\"b\"}"));
+    ck_assert_int_eq(stat_figure(1, "rows"), 1);
+    end();
+}
+END_TEST
+
 START_TEST(evict_reports_each_table)
 {
     const json_t *list;
@@ -671,6 +703,7 @@ main(void)
     tcase_add_test(
             tcase, what_a_step_of_sync_pushed_to_a_dropped_table_is_void);
     tcase_add_test(tcase, evict_reports_each_table);
+    tcase_add_test(tcase, an_assigned_row_is_as_old_as_the_newest_step);
     tcase_add_test(tcase, a_scan_sees_every_key_once);
     tcase_add_test(tcase, a_scan_of_any_cursor_is_safe);
     tcase_add_test(tcase, hot_keys_are_told_most_first);

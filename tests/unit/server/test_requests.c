@@ -244,6 +244,25 @@ START_TEST(keys_of_another_ps_change_nothing)
 }
 END_TEST
 
+/* REFRESH of keys in one table; the caller finishes the answer. */
+static struct answer
+refresh(struct peer *peer, uint64_t id, uint64_t since, size_t n,
+        const uint64_t *keys)
+{
+    const struct rps_section keys_of = {
+            .table_id = id, .kind = RPS_SECTION_KEYS, .count = n};
+    struct rps_header header = request_of(peer, RPS_OP_REFRESH);
+    struct rps_builder builder;
+    struct answer answer;
+
+    header.step = since;
+    rps_builder_begin(&builder, &header, 1);
+    rps_builder_add(&builder, &keys_of, keys);
+    answer = wait_answer(peer, send_builder(peer, &builder));
+    ck_assert_int_eq(answer.header.status, RPS_OK);
+    return answer;
+}
+
 START_TEST(refresh_answers_the_rows_that_changed_since)
 {
     const uint64_t keys[3] = {1, 2, 3};
@@ -251,23 +270,14 @@ START_TEST(refresh_answers_the_rows_that_changed_since)
     struct rps_service *service = service_of(0, 1, NULL, 60000);
     struct peer *peer = peer_greet(service, "none", 0, 0, "1");
     const uint64_t id = open_table(peer, "emb", 2);
-    const struct rps_section keys_of = {
-            .table_id = id, .kind = RPS_SECTION_KEYS, .count = 3};
     const struct rps_section *section;
     const uint32_t *positions;
     const float *rows;
-    struct rps_header header;
-    struct rps_builder builder;
     struct answer answer;
 
     push(peer, 1, id, 1, &keys[0], gradient, 2);
     push(peer, 2, id, 1, &keys[2], gradient, 2);
-    header = request_of(peer, RPS_OP_REFRESH);
-    header.step = 1;
-    rps_builder_begin(&builder, &header, 1);
-    rps_builder_add(&builder, &keys_of, keys);
-    answer = wait_answer(peer, send_builder(peer, &builder));
-    ck_assert_int_eq(answer.header.status, RPS_OK);
+    answer = refresh(peer, id, 2, 3, keys);
     ck_assert_uint_eq(answer.header.step, 2);
     section = rps_message_find(&answer.message, RPS_SECTION_OFFSETS, id);
     ck_assert_ptr_nonnull(section);
@@ -279,6 +289,36 @@ START_TEST(refresh_answers_the_rows_that_changed_since)
     rows = rps_message_array(&answer.message, section);
     ck_assert_float_eq(rows[0], -1);
     ck_assert_float_eq(rows[1], -2);
+    answer_finish(&answer);
+    peer_close(peer);
+    rps_service_destroy(service);
+}
+END_TEST
+
+/* Async: c = 9 is told, then a replica that is behind pushes step 9 or 3. */
+START_TEST(a_push_after_its_step_was_told_is_refreshed)
+{
+    static const uint64_t steps[] = {9, 3};
+    const uint64_t keys[2] = {1, 2};
+    const float gradient[1] = {1};
+    struct rps_service *service = service_of(0, 1, NULL, 60000);
+    struct peer *peer = peer_greet(service, "none", 0, 0, "1");
+    const uint64_t id = open_table(peer, "emb", 1);
+    const uint64_t other = open_table(peer, "other", 1);
+    const struct rps_section *section;
+    struct answer answer;
+    float rows[2];
+
+    push(peer, 1, id, 2, keys, (const float[]){1, 1}, 1);
+    push(peer, 9, other, 1, keys, gradient, 1);
+    ck_assert_uint_eq(lookup(peer, id, 2, keys, 1, rows), 9);
+    push(peer, steps[_i], id, 1, &keys[1], gradient, 1);
+    answer = refresh(peer, id, 9, 2, keys);
+    section = rps_message_find(&answer.message, RPS_SECTION_OFFSETS, id);
+    ck_assert_ptr_nonnull(section);
+    ck_assert_uint_eq(section->count, 1);
+    ck_assert_uint_eq(
+            *(const uint32_t *)rps_message_array(&answer.message, section), 1);
     answer_finish(&answer);
     peer_close(peer);
     rps_service_destroy(service);
@@ -431,8 +471,9 @@ START_TEST(a_step_that_would_wrap_is_refused)
 }
 END_TEST
 
-START_TEST(an_infinite_learning_rate_is_refused)
+START_TEST(an_infinite_or_negative_learning_rate_is_refused)
 {
+    static const float rates[] = {INFINITY, -INFINITY, -0.5f};
     const uint64_t key = 1;
     const float gradient = 1;
     struct rps_service *service = service_of(0, 1, NULL, 60000);
@@ -445,7 +486,7 @@ START_TEST(an_infinite_learning_rate_is_refused)
             .kind = RPS_SECTION_ROWS,
             .dim = 1,
             .count = 1,
-            .learning_rate = INFINITY};
+            .learning_rate = rates[_i]};
     struct rps_builder builder;
     struct answer answer;
     float row;
@@ -550,12 +591,15 @@ main(void)
     tcase_add_test(tcase, sections_that_do_not_fit_are_named);
     tcase_add_test(tcase, keys_of_another_ps_change_nothing);
     tcase_add_test(tcase, refresh_answers_the_rows_that_changed_since);
+    tcase_add_loop_test(
+            tcase, a_push_after_its_step_was_told_is_refreshed, 0, 2);
     tcase_add_test(tcase, assign_writes_all_tables_or_none);
     tcase_add_test(tcase, an_answer_beyond_a_frame_is_a_limit);
     tcase_add_test(tcase, an_answer_of_too_many_tables_is_a_limit);
     tcase_add_test(tcase, a_nonfinite_gradient_is_told_once_and_counted);
     tcase_add_test(tcase, a_step_that_would_wrap_is_refused);
-    tcase_add_test(tcase, an_infinite_learning_rate_is_refused);
+    tcase_add_loop_test(
+            tcase, an_infinite_or_negative_learning_rate_is_refused, 0, 3);
     tcase_add_test(tcase, a_number_gets_one_verdict_and_a_repeat_the_kept_one);
     tcase_add_test(tcase, a_request_of_another_epoch_is_rolled_back);
     suite_add_tcase(suite, tcase);
