@@ -53,7 +53,8 @@ run_measures(struct bench_fixture *fixture)
     }
     if (status == RPS_OK) {
         status = bench_model_init(&model, &fixture->spec, args->batch,
-                fixture->hot_places, &fixture->report->error);
+                fixture->set->rows, fixture->hot_places,
+                &fixture->report->error);
     }
     if (status == RPS_OK && args->dist.kind == BENCH_DIST_HOT) {
         status = bench_part_hot(fixture);

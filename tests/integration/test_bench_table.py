@@ -70,6 +70,18 @@ def test_two_threads_with_a_hot_key():
                     ["hot_lookup_ratio", "hot_push_ratio"])
 
 
+@pytest.mark.parametrize("flags", (
+    ["--rows", "10", "--batch", "10", "--seconds", "0.01"],
+    ["--rows", "1", "--batch", "1", "--seconds", "0.01"],
+    ["--rows", "300", "--batch", "50", "--threads", "2", "--dist", "hot:50",
+     "--seconds", "0.01"],
+    ["--rows", "100", "--batch", "20", "--threads", "2", "--mix",
+     "lookup:5,push:5", "--seconds", "0.01"]))
+def test_few_rows_with_many_pushes_come_to_an_end(flags):
+    result = figures(*flags, "--peers", "off")
+    assert result["checked_answers"] > 0
+
+
 @pytest.mark.parametrize("threads, dist", [(1, "hot:50"), (2, "zipf:1.1"),
                                            (2, "seq")])
 def test_a_mix_has_the_times_of_its_parts(threads, dist):
