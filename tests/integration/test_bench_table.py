@@ -125,6 +125,31 @@ def test_memory_says_what_eviction_gives_back():
     assert isinstance(result["drop_rss_growth_bytes"], float)
 
 
+@pytest.mark.parametrize("flags, batch", (
+    (["--memory", "--rows", "1000"], 1000),
+    (["--rows", "1000", "--threads", "2", "--mix", "lookup:1"], 500),
+    (["--rows", "1000", "--dist", "hot:50", "--mix", "lookup:1"], 492),
+    (["--rows", "20000", "--mix", "lookup:1"], 4096)))
+def test_the_default_batch_fits_the_rows(flags, batch):
+    result = figures(*flags, "--seconds", 0.01, "--peers", "off")
+    assert result["batch"] == batch
+
+
+@pytest.mark.parametrize("flags", (
+    ["table", "--memory", "--rows", "100", "--json"],
+    ["table", "--memory", "--rows", "100"],
+    ["lookup", "--rows", "100", "--batch", "10", "--seconds", "0.01",
+     "--transport", "local", "--json"]))
+def test_output_that_cannot_be_written_is_said(flags):
+    with open("/dev/full", "w", encoding="ascii") as full:
+        run = subprocess.run(
+            [BENCH, *flags],
+            check=False, stdout=full, stderr=subprocess.PIPE, text=True,
+            timeout=300, env=programs.environment())
+    assert run.returncode == 1
+    assert "writing to stdout: No space left on device" in run.stderr
+
+
 def test_people_get_a_table_and_progress_apart():
     run = table(*SMALL, "--peers", "off")
     assert run.returncode == 0
