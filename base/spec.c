@@ -23,6 +23,9 @@ rps_table_spec_init(rps_table_spec *spec, const char *name, uint32_t dim,
 {
     const bool rmsprop = optimizer == RPS_OPTIMIZER_RMSPROP;
 
+    if (spec == NULL) {
+        return;
+    }
     *spec = (rps_table_spec){
             .struct_bytes = sizeof(*spec),
             .dim = dim,
@@ -41,6 +44,9 @@ rps_table_spec_init(rps_table_spec *spec, const char *name, uint32_t dim,
             .rho = 0.9f,
             .learning_rate_power = -0.5f,
     };
+    if (name == NULL) {
+        return; /* an empty name, which the check refuses */
+    }
     /* what is cut ends in a character that the check refuses */
     if (strlen(name) > RPS_NAME_BYTES_MAX) {
         memcpy(spec->name, name, RPS_NAME_BYTES_MAX - 1);
@@ -116,14 +122,15 @@ rps_status
 rps_table_spec_variance_scaling(rps_table_spec *spec, float scale,
         enum rps_fan fan, enum rps_distribution distribution)
 {
-    const double in = (double)spec->device_vocabulary_size;
-    const double out = (double)spec->dim;
+    const double in = spec != NULL ? (double)spec->device_vocabulary_size : 0;
+    const double out = spec != NULL ? (double)spec->dim : 0;
     const double fans[] = {in, out, (in + out) / 2.0};
     /* the deviation of a standard normal cut off at 2 */
     const double cut_deviation = 0.87962566103423978;
     double deviation = 0.0;
 
-    if (!(scale > 0.0f && scale <= 1e30f) || (unsigned)fan > RPS_FAN_AVG ||
+    if (spec == NULL || !(scale > 0.0f && scale <= 1e30f) ||
+            (unsigned)fan > RPS_FAN_AVG ||
             (unsigned)distribution > RPS_DISTRIBUTION_UNIFORM ||
             spec->dim == 0) {
         return RPS_E_INVAL;

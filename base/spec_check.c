@@ -332,7 +332,9 @@ rps_table_spec_check(const rps_table_spec *spec, char *why, size_t why_bytes)
             rps_spec_check_policy};
     rps_status status = RPS_OK;
 
-    if (spec->struct_bytes != sizeof(*spec)) {
+    if (spec == NULL) {
+        status = rps_fail(&error, RPS_E_INVAL, "spec is NULL");
+    } else if (spec->struct_bytes != sizeof(*spec)) {
         status = rps_fail(&error, RPS_E_INVAL,
                 "table spec: struct_bytes is %u, not %zu: start from "
                 "rps_table_spec_init()",

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "bench/bench.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,6 +201,11 @@ main(int argc, char **argv)
     }
     if (status == RPS_OK) {
         bench_print(&plan.args, results, count, plan.json);
+        if (fflush(stdout) != 0) {
+            fprintf(stderr, "recps-bench: writing to stdout: %s\n",
+                    strerror(errno));
+            status = RPS_E_IO;
+        }
     } else {
         fprintf(stderr, "recps-bench: %s\n", error.text);
     }

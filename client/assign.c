@@ -144,6 +144,9 @@ rps_assign_rows(rps_client *client, const rps_assign *assign)
     struct work work = {.assign = assign};
     rps_status status = rps_client_enter(client);
 
+    if (status == RPS_OK && assign == NULL) {
+        status = rps_client_fail(RPS_E_INVAL, "assign is NULL");
+    }
     if (status == RPS_OK) {
         status = rps_client_all_alive(client);
     }

@@ -193,6 +193,9 @@ rps_client_open(rps_client **client_out, const rps_client_options *options)
     rps_client *client = NULL;
     rps_status status = check_options(options);
 
+    if (client_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "client_out is NULL");
+    }
     *client_out = NULL;
     if (status != RPS_OK) {
         return status;

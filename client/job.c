@@ -221,6 +221,9 @@ rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
     char *text = NULL;
     rps_status status;
 
+    if (start_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "start_out is NULL");
+    }
     *start_out = (rps_start){0};
     status = check_member(client, true);
     if (status == RPS_OK) {
@@ -306,6 +309,9 @@ rps_job_join(rps_client *client, rps_start *start_out)
     json_t *object = NULL;
     rps_status status;
 
+    if (start_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "start_out is NULL");
+    }
     *start_out = (rps_start){0};
     status = check_member(client, false);
     if (status != RPS_OK) {
@@ -437,6 +443,9 @@ rps_step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
     struct rps_answer answer = {0};
     rps_status status = check_member(client, false);
 
+    if (decision_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "decision_out is NULL");
+    }
     *decision_out = (rps_decision){0};
     if (status == RPS_OK && step == 0) {
         status = rps_client_fail(RPS_E_INVAL,

@@ -315,6 +315,9 @@ rps_lookup_start(rps_client *client, const rps_call *call,
     struct work *work = NULL;
     rps_status status = check_call(client, call, count);
 
+    if (ticket_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "ticket_out is NULL");
+    }
     *ticket_out = (rps_ticket){0};
     if (status != RPS_OK) {
         return status;

@@ -396,6 +396,9 @@ rps_hot_keys(rps_client *client, const char *table, size_t max, rps_hot *keys,
     struct ranking ranking = {0};
     rps_status status = check_name(client, table);
 
+    if (count_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "count_out is NULL");
+    }
     *count_out = 0;
     if (status == RPS_OK && max > 0 && keys == NULL) {
         status = rps_client_fail(RPS_E_INVAL, "keys is NULL");

@@ -220,6 +220,9 @@ rps_push_start(rps_client *client, const rps_call *call, const rps_push *pushes,
     struct work work = {0};
     rps_status status = check_call(client, call, count);
 
+    if (ticket_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "ticket_out is NULL");
+    }
     *ticket_out = (rps_ticket){0};
     if (status != RPS_OK) {
         return status;

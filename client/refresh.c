@@ -189,6 +189,9 @@ rps_refresh(rps_embedding_table *table, size_t n, const uint64_t *keys,
     struct work work = {0};
     rps_status status;
 
+    if (changed_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "changed_out is NULL");
+    }
     *changed_out = 0;
     if (table == NULL) {
         return rps_client_fail(RPS_E_INVAL, "table is NULL");

@@ -191,6 +191,9 @@ rps_scan_rows(rps_client *client, const char *table, rps_scan *scan, size_t max,
     struct work work = {.rows = rows, .max = max < KEYS_MAX ? max : KEYS_MAX};
     rps_status status = check(client, table, scan, max, rows);
 
+    if (count_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "count_out is NULL");
+    }
     *count_out = 0;
     if (status != RPS_OK) {
         return status;

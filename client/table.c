@@ -104,6 +104,9 @@ rps_get_embedding_table(rps_client *client, const rps_table_spec *spec,
     rps_status status = check_get(client, spec);
     uint64_t id;
 
+    if (table_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "table_out is NULL");
+    }
     *table_out = NULL;
     if (status != RPS_OK) {
         return status;

@@ -228,6 +228,9 @@ rps_poll(rps_client *client, rps_ticket ticket, int *done_out)
     rps_status status;
     struct rps_ticket_state *found = ticket_of(client, ticket, &status);
 
+    if (done_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "done_out is NULL");
+    }
     *done_out = 0;
     if (found == NULL) {
         return status;

@@ -40,6 +40,9 @@ ask(rps_client *client, uint32_t ps, uint16_t opcode, const char *text,
 rps_status
 rps_stat(rps_client *client, uint32_t ps, char **json_out)
 {
+    if (json_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "json_out is NULL");
+    }
     *json_out = NULL;
     return ask(client, ps, RPS_OP_STAT, "{}", json_out);
 }
@@ -47,6 +50,9 @@ rps_stat(rps_client *client, uint32_t ps, char **json_out)
 rps_status
 rps_stat_digests(rps_client *client, uint32_t ps, char **json_out)
 {
+    if (json_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "json_out is NULL");
+    }
     *json_out = NULL;
     return ask(client, ps, RPS_OP_STAT, "{\"digests\":true}", json_out);
 }
@@ -209,6 +215,9 @@ rps_newest_checkpoint(rps_client *client, uint64_t *step_out)
     rps_status status = rps_client_enter(client);
     uint32_t ps;
 
+    if (step_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "step_out is NULL");
+    }
     *step_out = 0;
     if (status == RPS_OK) {
         status = rps_client_all_alive(client);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sysexits.h>
 
+#define BATCH_USUAL 4096u
+
 static const char usage[] =
         "usage: recps-bench table [OPTION...]\n"
         "\n"
@@ -24,7 +26,8 @@ static const char usage[] =
         "  --rows N          rows of the table (default 1000000)\n"
         "  --dim D           values a row (default 16); a list with "
         "--size-sweep\n"
-        "  --batch B         keys a request (default 4096)\n"
+        "  --batch B         keys a request (default 4096, or what "
+        "--rows allow)\n"
         "  --dist D          uniform (default), zipf:S, hot:P (P percent of "
         "all keys\n"
         "                    are one key), seq, or trace:FILE (keys: text, "
@@ -36,7 +39,9 @@ static const char usage[] =
         "  --threads T       T threads beside one (default 1)\n"
         "  --value-type V    f32 (default), f16 or bf16\n"
         "  --optimizer O     adagrad (default), sgd, adam, ...\n"
-        "  --seconds S       timed work of each part (default 2)\n"
+        "  --seconds S       timed work of each part (default 2); with its "
+        "checks\n"
+        "                    at most five times that, after 15 batches\n"
         "  --seed N          of the draws (default 1)\n"
         "  --peers P         auto (default: those that were built in) or off\n"
         "  --size-sweep FROM:TO:COUNT\n"
@@ -283,6 +288,25 @@ set_option(struct bench_table_args *args, int option, const char *value)
     }
 }
 
+/* The usual batch, or the largest that the rows allow. */
+static void
+choose_batch(struct bench_table_args *args)
+{
+    uint64_t most = args->rows / args->threads;
+
+    if (args->batch > 0) {
+        return;
+    }
+    if (args->dist.kind == BENCH_DIST_HOT) {
+        const uint64_t twice = args->rows > 16 ? args->rows - 16 : 0;
+        most = most < twice / 2 ? most : twice / 2;
+    }
+    args->batch = BATCH_USUAL;
+    if (args->sweep.count == 0 && most < BATCH_USUAL) {
+        args->batch = most > 0 ? (size_t)most : 1;
+    }
+}
+
 /* What no option can see alone. */
 static int
 check_together(const struct bench_table_args *args)
@@ -357,7 +381,6 @@ bench_table_args_read(struct bench_table_args *args, int argc, char **argv)
     *args = (struct bench_table_args){.rows = 1000000,
             .dims = {16},
             .dim_count = 1,
-            .batch = 4096,
             .dist_text = "uniform",
             .threads = 1,
             .value = RPS_VALUE_F32,
@@ -374,5 +397,6 @@ bench_table_args_read(struct bench_table_args *args, int argc, char **argv)
     if (optind < argc) {
         return refuse("argument", argv[optind], "none is taken");
     }
+    choose_batch(args);
     return check_together(args);
 }

@@ -178,7 +178,7 @@ bench_part_evict(const struct bench_table_args *args,
     e.spec.max_cold_steps = COLD_STEPS;
     if (status == RPS_OK) {
         status = bench_model_init(
-                &e.model, &plain, FILL_KEYS, 0, &report->error);
+                &e.model, &plain, FILL_KEYS, 0, 0, &report->error);
     }
     before = (double)bench_rss_bytes();
     if (status == RPS_OK) {

@@ -237,6 +237,7 @@ bench_batch_check(struct bench_fixture *fixture, struct bench_batch *batch,
         struct bench_model *model)
 {
     const struct bench_past past = {.n = batch->n,
+            .keeps = true,
             .rows = batch->rows,
             .counts = batch->counts,
             .starts = batch->starts};

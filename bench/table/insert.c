@@ -166,8 +166,8 @@ bench_part_insert(const struct bench_table_args *args,
         status = RPS_E_NOMEM;
     }
     if (status == RPS_OK) {
-        status = bench_model_init(
-                &inserts.model, &spec, BENCH_INSERT_BATCH, 0, &report->error);
+        status = bench_model_init(&inserts.model, &spec, BENCH_INSERT_BATCH, 0,
+                0, &report->error);
     }
     if (status == RPS_OK) {
         status = rps_table_create(&inserts.table, &spec, 0, &report->error);

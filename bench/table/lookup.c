@@ -218,11 +218,15 @@ static rps_status
 run(struct sides *sides)
 {
     const double ns_wanted = sides->fixture->args->seconds * 1e9;
+    const uint64_t start = rps_clock_ns();
     double ns = 0;
     rps_status status = RPS_OK;
 
     for (unsigned batch = 0;
-            status == RPS_OK && (batch < BATCHES_MIN || ns < ns_wanted);
+            status == RPS_OK &&
+            (batch < BATCHES_MIN ||
+                    (ns < ns_wanted && (double)(rps_clock_ns() - start) <
+                                               BENCH_WALL_MOST * ns_wanted));
             batch++) {
         for (unsigned i = 0; i < SIDE_COUNT && status == RPS_OK; i++) {
             const enum side side = (enum side)((batch + i) % SIDE_COUNT);

@@ -7,8 +7,10 @@
 
 #include "bench/table/parts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -53,7 +55,8 @@ run_measures(struct bench_fixture *fixture)
     }
     if (status == RPS_OK) {
         status = bench_model_init(&model, &fixture->spec, args->batch,
-                fixture->hot_places, &fixture->report->error);
+                fixture->set->rows, fixture->hot_places,
+                &fixture->report->error);
     }
     if (status == RPS_OK && args->dist.kind == BENCH_DIST_HOT) {
         status = bench_part_hot(fixture);
@@ -149,6 +152,10 @@ bench_table_main(int argc, char **argv)
     } else if (bench_report_print(report, &args,
                        args.sweep.count > 0 ? args.sweep.to : set.rows)) {
         code = EXIT_SUCCESS;
+    } else {
+        fprintf(stderr, "recps-bench table: writing to stdout: %s\n",
+                strerror(errno));
+        code = EXIT_FAILURE;
     }
     bench_keyset_finish(&set);
     munmap(report, sizeof(*report));

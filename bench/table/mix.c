@@ -155,8 +155,10 @@ run(void *context)
 {
     struct mixer *mixer = context;
     const double ns_wanted = mixer->fixture.args->seconds * 1e9;
+    const uint64_t start = rps_clock_ns();
 
-    while (mixer->status == RPS_OK && (double)mixer->ns < ns_wanted) {
+    while (mixer->status == RPS_OK && (double)mixer->ns < ns_wanted &&
+            (double)(rps_clock_ns() - start) < BENCH_WALL_MOST * ns_wanted) {
         mixer->status = do_one(mixer);
     }
     return NULL;
@@ -175,7 +177,8 @@ mixer_init(struct mixer *mixer, const struct bench_fixture *fixture,
     status = bench_batch_init(&mixer->batch, args->batch, fixture->dim);
     if (status == RPS_OK) {
         status = bench_model_init(&mixer->model, &fixture->spec, args->batch,
-                fixture->hot_places, &fixture->report->error);
+                fixture->set->rows, fixture->hot_places,
+                &fixture->report->error);
     }
     if (status == RPS_OK &&
             !bench_dist_init(&mixer->dist, &args->dist, fixture->set,

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOT_DOUBLE UINT64_MAX /* key of the hot row's double */
+/* Keys of the table: row numbers for those that stay, */
+#define HOT_DOUBLE UINT64_MAX   /* the hot row's double, */
+#define PASSING    (1ull << 63) /* PASSING + place: for one call */
 
 const struct rps_update bench_update = {
         .step = 1, .t = 1, .learning_rate = 0x1p-8f, .scale = 1};
@@ -24,19 +26,22 @@ bench_gradient(uint64_t row, uint32_t dim, float *out)
 
 rps_status
 bench_model_init(struct bench_model *model, const rps_table_spec *spec,
-        size_t room, size_t hot_places, struct rps_error *error)
+        size_t room, uint64_t rows, size_t hot_places, struct rps_error *error)
 {
-    *model = (struct bench_model){
-            .dim = spec->dim, .room = room, .hot_factor = (float)hot_places};
+    *model = (struct bench_model){.dim = spec->dim,
+            .room = room,
+            .rows = rows,
+            .hot_factor = (float)hot_places};
+    model->replayed = calloc(rows > 0 ? rows : 1, sizeof(*model->replayed));
     model->keys = calloc(room, sizeof(*model->keys));
+    model->left = calloc(room, sizeof(*model->left));
+    model->todo = calloc(room, sizeof(*model->todo));
     model->chosen = calloc(room, sizeof(*model->chosen));
     model->gradients = calloc(room * spec->dim, sizeof(*model->gradients));
-    if (model->keys == NULL || model->chosen == NULL ||
+    if (model->replayed == NULL || model->keys == NULL || model->left == NULL ||
+            model->todo == NULL || model->chosen == NULL ||
             model->gradients == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "out of memory");
-    }
-    for (size_t i = 0; i < room; i++) {
-        model->keys[i] = i;
     }
     return rps_table_create(&model->table, spec, 0, error);
 }
@@ -45,7 +50,10 @@ void
 bench_model_finish(struct bench_model *model)
 {
     rps_table_destroy(model->table);
+    free(model->replayed);
     free(model->keys);
+    free(model->left);
+    free(model->todo);
     free(model->chosen);
     free(model->gradients);
     *model = (struct bench_model){0};
@@ -60,26 +68,78 @@ push(struct bench_model *model, size_t n, struct rps_error *error)
     const rps_status status = rps_table_apply(
             model->table, &bench_update, &contribution, 1, &report);
 
+    model->pushed += n;
     return status == RPS_OK ? RPS_OK
                             : rps_fail(error, status, "the model's push");
 }
 
-/* One push more of each row that had so many. Returns their number. */
-static size_t
-choose(struct bench_model *model, const struct bench_past *past, uint32_t round)
+static bool
+is_hot(const struct bench_model *model, uint32_t row)
 {
-    size_t n = 0;
+    return model->hot_factor > 0 && row == 0;
+}
 
-    for (size_t i = 0; i < past->n; i++) {
-        const bool hot = model->hot_factor > 0 && past->rows[i] == 0;
-        if (past->counts[i] >= round && !hot) {
-            model->chosen[n] = i;
-            bench_gradient(past->rows[i], model->dim,
-                    model->gradients + n * model->dim);
-            n++;
+/* keys[i] and todo[i]; a row that is new to the table gets its start. A row
+ * that stays and stands twice has its pushes at its first place. */
+static rps_status
+place(struct bench_model *model, const struct bench_past *past, size_t i,
+        struct rps_error *error)
+{
+    const uint32_t row = past->rows[i];
+    const uint32_t count = past->counts[i];
+    const bool stays = past->keeps && count >= BENCH_KEPT_MIN &&
+                       row < model->rows && !is_hot(model, row);
+    const uint32_t done = stays ? model->replayed[row] : 0;
+
+    model->keys[i] = stays ? row : PASSING + i;
+    model->todo[i] = is_hot(model, row) ? 0 : count - done;
+    if (stays) {
+        model->replayed[row] = count;
+    }
+    return done > 0 ? RPS_OK
+                    : rps_table_assign(model->table, 1, &model->keys[i],
+                              past->starts + i * model->dim, NULL, NULL, error);
+}
+
+/* One push of each place that has some left; left[0 .. n - 1] become those
+ * that still have. Returns their number. */
+static size_t
+push_round(struct bench_model *model, const struct bench_past *past, size_t n,
+        rps_status *status, struct rps_error *error)
+{
+    size_t left = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        const size_t i = model->left[k];
+        model->chosen[k] = model->keys[i];
+        bench_gradient(
+                past->rows[i], model->dim, model->gradients + k * model->dim);
+        model->todo[i]--;
+        if (model->todo[i] > 0) {
+            model->left[left++] = i;
         }
     }
-    return n;
+    *status = push(model, n, error);
+    return left;
+}
+
+static rps_status
+replay(struct bench_model *model, const struct bench_past *past,
+        struct rps_error *error)
+{
+    rps_status status = RPS_OK;
+    size_t n = 0;
+
+    for (size_t i = 0; i < past->n && status == RPS_OK; i++) {
+        status = place(model, past, i, error);
+        if (model->todo[i] > 0) {
+            model->left[n++] = i;
+        }
+    }
+    while (status == RPS_OK && n > 0) {
+        n = push_round(model, past, n, &status, error);
+    }
+    return status;
 }
 
 /* The hot row keeps its double: it may have taken many thousand pushes. */
@@ -113,22 +173,14 @@ bench_model_expect(struct bench_model *model, const struct bench_past *past,
         float *wanted, struct rps_error *error)
 {
     const struct rps_read read = {.count = past->n, .keys = model->keys};
-    rps_status status = rps_table_assign(model->table, past->n, model->keys,
-            past->starts, NULL, NULL, error);
+    rps_status status = replay(model, past, error);
 
-    for (uint32_t round = 1; status == RPS_OK; round++) {
-        const size_t n = choose(model, past, round);
-        if (n == 0) {
-            break;
-        }
-        status = push(model, n, error);
-    }
     if (status != RPS_OK) {
         return status;
     }
     rps_table_lookup(model->table, &read, wanted, model->dim * sizeof(*wanted));
     for (size_t i = 0; i < past->n && status == RPS_OK; i++) {
-        if (model->hot_factor > 0 && past->rows[i] == 0) {
+        if (is_hot(model, past->rows[i])) {
             status = advance_hot(model, past, i, wanted, error);
         }
     }

@@ -10,6 +10,10 @@
 #include "bench/table/fixture.h"
 #include "bench/table/model.h"
 
+/** A part ends after so many times --seconds with its checks, however little
+ * of that was timed: of small batches nearly nothing is. */
+#define BENCH_WALL_MOST 5.0
+
 /** Lookup, both bare gathers and the peers, interleaved batch by batch. */
 rps_status bench_part_lookup(struct bench_fixture *fixture);
 

@@ -265,6 +265,13 @@ rps_settings_read_model(struct rps_settings *settings, struct rps_error *error)
                 options->sparse_optimizer, options->sparse_lr,
                 options->sparse_accumulator, error);
     }
+    if (status == RPS_OK && !rps_rule_accumulates(&settings->sparse) &&
+            rps_option_given(options, "sparse_accumulator")) {
+        status = rps_fail(error, RPS_E_INVAL,
+                "--sparse-accumulator does not go with --sparse-optimizer=%s; "
+                "it is for adagrad, rowwise_adagrad and ftrl",
+                options->sparse_optimizer);
+    }
     if (status == RPS_OK) {
         status = read_rule(&settings->dense, "dense", options->dense_optimizer,
                 options->dense_lr, 0.1, error);

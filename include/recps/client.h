@@ -291,6 +291,10 @@ RPS_API RPS_NODISCARD rps_status rps_lookup_start(rps_client *client,
 /**
  * Begin a fused push over `count` tables, to every PS.
  *
+ * In a sync job one call carries all tables of a step: (step, replica) names
+ * the push. A second call of the same step changes nothing, whatever its
+ * tables and keys; it gets the first one's kept result, RPS_OK too.
+ *
  * Shapes:  pushes[count]; duplicate keys are summed before they are sent.
  * Owns:    borrows keys, offsets and gradients until the ticket is done or
  *          canceled. call may be NULL. On error *ticket_out is none.
@@ -354,7 +358,9 @@ RPS_API RPS_NODISCARD rps_status rps_embedding_lookup(
         float *rows);
 
 /**
- * Push gradients of n keys; the table's optimizer applies them.
+ * Push gradients of n keys; the table's optimizer applies them. In a step of
+ * a sync job it is the whole push: for more tables than one use
+ * rps_push_start(), as a second push of the step changes nothing.
  *
  * Shapes:  keys[n], duplicates allowed; gradients[n][dim] f32.
  * Owns:    borrows keys and gradients for the call; keeps neither.

@@ -142,7 +142,7 @@ typedef struct rps_table_spec {
 
     float default_value; /**< each column of an unadmitted or absent row */
     uint32_t stochastic_rounding; /**< 0 or 1; of f16 and bf16 rows */
-    /* Not built yet: anything but the default is RPS_E_UNSUPPORTED. */
+    /* Which keys get a row, and which rows leave (docs/TABLE.md). */
     enum rps_admission admission;
     uint64_t min_used_times; /**< pushes until a key gets a row; 0, 1: one */
     uint64_t max_cold_secs;  /**< rows idle for longer leave; 0: never */
@@ -159,7 +159,8 @@ typedef struct rps_table_spec {
  * 0.01), accumulators 0.1 (rmsprop 0), Adam betas 0.9 and 0.999, epsilon
  * 1e-8 (rmsprop 1e-10), AdamW weight_decay 0.004, momentum 0.9 (rmsprop 0),
  * rho 0.9, learning_rate_power -0.5, device_vocabulary_size 1. A name that is
- * too long is cut to a name that rps_table_spec_check() refuses.
+ * too long is cut to a name that rps_table_spec_check() refuses; NULL is the
+ * empty name, which it refuses, too.
  *
  * Owns:    copies name.
  * Threads: any.
@@ -175,7 +176,8 @@ RPS_API void rps_table_spec_init(rps_table_spec *spec, const char *name,
  *
  * Units:   scale > 0, at most 1e30; 1 is usual.
  * Threads: any.
- * Errors:  RPS_E_INVAL (an argument out of range, dim 0): *spec unchanged.
+ * Errors:  RPS_E_INVAL (an argument out of range, dim 0, spec NULL): *spec
+ *          unchanged.
  */
 RPS_API RPS_NODISCARD rps_status rps_table_spec_variance_scaling(
         rps_table_spec *spec, float scale, enum rps_fan fan,
@@ -187,8 +189,8 @@ RPS_API RPS_NODISCARD rps_status rps_table_spec_variance_scaling(
  * Owns:    writes at most why_bytes of text, NUL included, into why: the
  *          field, its value, what is allowed. why may be NULL.
  * Threads: any.
- * Errors:  RPS_E_INVAL (a value out of range), RPS_E_UNSUPPORTED (a legal
- *          value that this build does not do).
+ * Errors:  RPS_E_INVAL (a value out of range, spec NULL), RPS_E_UNSUPPORTED (a
+ * legal value that this build does not do).
  */
 RPS_API RPS_NODISCARD rps_status rps_table_spec_check(
         const rps_table_spec *spec, char *why, size_t why_bytes);

@@ -70,6 +70,18 @@ def test_two_threads_with_a_hot_key():
                     ["hot_lookup_ratio", "hot_push_ratio"])
 
 
+@pytest.mark.parametrize("flags", (
+    ["--rows", "10", "--batch", "10", "--seconds", "0.01"],
+    ["--rows", "1", "--batch", "1", "--seconds", "0.01"],
+    ["--rows", "300", "--batch", "50", "--threads", "2", "--dist", "hot:50",
+     "--seconds", "0.01"],
+    ["--rows", "100", "--batch", "20", "--threads", "2", "--mix",
+     "lookup:5,push:5", "--seconds", "0.01"]))
+def test_few_rows_with_many_pushes_come_to_an_end(flags):
+    result = figures(*flags, "--peers", "off")
+    assert result["checked_answers"] > 0
+
+
 @pytest.mark.parametrize("threads, dist", [(1, "hot:50"), (2, "zipf:1.1"),
                                            (2, "seq")])
 def test_a_mix_has_the_times_of_its_parts(threads, dist):
@@ -111,6 +123,31 @@ def test_memory_says_what_eviction_gives_back():
     assert_positive(result, ["evict_rss_ratio", "evict_reuse_ratio"])
     assert result["checked_answers"] == 5000
     assert isinstance(result["drop_rss_growth_bytes"], float)
+
+
+@pytest.mark.parametrize("flags, batch", (
+    (["--memory", "--rows", "1000"], 1000),
+    (["--rows", "1000", "--threads", "2", "--mix", "lookup:1"], 500),
+    (["--rows", "1000", "--dist", "hot:50", "--mix", "lookup:1"], 492),
+    (["--rows", "20000", "--mix", "lookup:1"], 4096)))
+def test_the_default_batch_fits_the_rows(flags, batch):
+    result = figures(*flags, "--seconds", 0.01, "--peers", "off")
+    assert result["batch"] == batch
+
+
+@pytest.mark.parametrize("flags", (
+    ["table", "--memory", "--rows", "100", "--json"],
+    ["table", "--memory", "--rows", "100"],
+    ["lookup", "--rows", "100", "--batch", "10", "--seconds", "0.01",
+     "--transport", "local", "--json"]))
+def test_output_that_cannot_be_written_is_said(flags):
+    with open("/dev/full", "w", encoding="ascii") as full:
+        run = subprocess.run(
+            [BENCH, *flags],
+            check=False, stdout=full, stderr=subprocess.PIPE, text=True,
+            timeout=300, env=programs.environment())
+    assert run.returncode == 1
+    assert "writing to stdout: No space left on device" in run.stderr
 
 
 def test_people_get_a_table_and_progress_apart():

@@ -101,6 +101,26 @@ START_TEST(name_of_128_characters_is_legal_and_of_129_is_not)
 }
 END_TEST
 
+START_TEST(null_arguments_are_refused)
+{
+    rps_table_spec spec;
+    char why[256];
+
+    ck_assert_int_eq(rps_table_spec_check(NULL, why, sizeof(why)), RPS_E_INVAL);
+    ck_assert_str_eq(why, "spec is NULL");
+    ck_assert_int_eq(rps_table_spec_check(NULL, NULL, 0), RPS_E_INVAL);
+    ck_assert_int_eq(rps_table_spec_variance_scaling(
+                             NULL, 1.0f, RPS_FAN_AVG, RPS_DISTRIBUTION_UNIFORM),
+            RPS_E_INVAL);
+    rps_table_spec_init(&spec, NULL, 4, RPS_OPTIMIZER_SGD);
+    ck_assert_str_eq(spec.name, "");
+    ck_assert_int_eq(
+            rps_table_spec_check(&spec, why, sizeof(why)), RPS_E_INVAL);
+    ck_assert_ptr_nonnull(strstr(why, "name"));
+    rps_table_spec_init(NULL, "t", 4, RPS_OPTIMIZER_SGD); /* does nothing */
+}
+END_TEST
+
 START_TEST(dimension_is_1_to_8192)
 {
     rps_table_spec spec = good();
@@ -525,6 +545,7 @@ main(void)
     tcase_add_loop_test(tc, table_names_are_checked_character_by_character, 0,
             (int)(sizeof(names) / sizeof(names[0])));
     tcase_add_test(tc, name_of_128_characters_is_legal_and_of_129_is_not);
+    tcase_add_test(tc, null_arguments_are_refused);
     tcase_add_test(tc, dimension_is_1_to_8192);
     tcase_add_test(tc, vocabulary_size_is_1_to_a_thousand_million);
     tcase_add_test(tc, policy_fields_have_bounds_that_are_named);

@@ -310,7 +310,7 @@ START_TEST(the_model_takes_each_push_once)
     for (size_t i = 0; i < (size_t)4 * DIM; i++) {
         starts[i] = (float)i * 0.25f;
     }
-    ck_assert_int_eq(bench_model_init(&model, &spec, 4, 10, &error), RPS_OK);
+    ck_assert_int_eq(bench_model_init(&model, &spec, 4, 0, 10, &error), RPS_OK);
     ck_assert_int_eq(bench_model_expect(&model, &past, wanted, &error), RPS_OK);
     for (size_t i = 0; i < 4; i++) {
         float gradient[DIM];
@@ -322,6 +322,47 @@ START_TEST(the_model_takes_each_push_once)
                                                   bench_update.learning_rate *
                                                   gradient[j]);
         }
+    }
+    bench_model_finish(&model);
+}
+END_TEST
+
+/* What is checked again and again is compared with what a new model says;
+ * 40 pushes of 3 rows are 120 replayed rows, and not 40 times as many. */
+START_TEST(the_model_replays_each_push_once)
+{
+    const uint32_t rows[] = {3, 12, 3, 5};
+    struct rps_error error = {.text = ""};
+    struct bench_model model;
+    rps_table_spec spec;
+    float starts[4 * DIM];
+    float wanted[4 * DIM];
+    float anew[4 * DIM];
+
+    rps_table_spec_init(&spec, "t", DIM, RPS_OPTIMIZER_ADAGRAD);
+    for (size_t i = 0; i < 4; i++) {
+        bench_pattern(RPS_VALUE_F32, rows[i], DIM, starts + i * DIM);
+    }
+    ck_assert_int_eq(bench_model_init(&model, &spec, 4, 16, 0, &error), RPS_OK);
+    for (uint32_t count = BENCH_KEPT_MIN; count <= 40; count++) {
+        const uint32_t counts[] = {count, count, count, count};
+        struct bench_past past = {.n = 4,
+                .keeps = true,
+                .rows = rows,
+                .counts = counts,
+                .starts = starts};
+        struct bench_model fresh;
+
+        ck_assert_int_eq(
+                bench_model_expect(&model, &past, wanted, &error), RPS_OK);
+        ck_assert_uint_eq(model.pushed, (uint64_t)count * 3);
+        past.keeps = false;
+        ck_assert_int_eq(
+                bench_model_init(&fresh, &spec, 4, 0, 0, &error), RPS_OK);
+        ck_assert_int_eq(
+                bench_model_expect(&fresh, &past, anew, &error), RPS_OK);
+        ck_assert_mem_eq(wanted, anew, sizeof(wanted));
+        bench_model_finish(&fresh);
     }
     bench_model_finish(&model);
 }
@@ -389,8 +430,8 @@ START_TEST(a_push_that_is_lost_fails_the_last_check)
 
     args_init(&args);
     fixture_init(&fixture, &args);
-    ck_assert_int_eq(bench_model_init(&model, &fixture.spec, args.batch, 0,
-                             &report.error),
+    ck_assert_int_eq(bench_model_init(&model, &fixture.spec, args.batch, ROWS,
+                             0, &report.error),
             RPS_OK);
     ck_assert_int_eq(bench_part_push(&fixture, &model), RPS_OK);
     ck_assert_int_eq(bench_fixture_check_all(&fixture, &model), RPS_OK);
@@ -441,6 +482,7 @@ main(void)
     tcase_add_test(tcase, quantiles_are_of_nearest_rank);
     tcase_add_test(tcase, the_ratio_is_the_median_of_ratios);
     tcase_add_test(tcase, the_model_takes_each_push_once);
+    tcase_add_test(tcase, the_model_replays_each_push_once);
     tcase_add_test(tcase, a_table_that_answers_wrong_fails_the_lookups);
     tcase_add_test(tcase, a_push_that_is_lost_fails_the_last_check);
     tcase_add_test(tcase, a_table_that_answers_wrong_fails_the_threads);

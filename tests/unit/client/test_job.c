@@ -119,6 +119,72 @@ START_TEST(sync_push_shows_after_the_decision)
 }
 END_TEST
 
+START_TEST(second_push_of_a_sync_step_changes_nothing)
+{
+    rps_client *client;
+    rps_embedding_table *table;
+    rps_embedding_table *other;
+    rps_decision decision;
+    rps_table_spec spec;
+    const uint64_t key = 3;
+    const float gradient = 7;
+    float row = NAN;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 0);
+    table = table_of(client);
+    spec = *rps_embedding_table_spec(table);
+    strcpy(spec.name, "other");
+    spec.dim = 1;
+    must(rps_get_embedding_table(client, &spec, &other));
+    push_all(table, 1, 3.0f);
+    push_all(table, 1, 5.0f);
+    must(rps_push_gradients(other, 1, 1, &key, &gradient, NAN));
+    must(rps_step_end(client, 1, NAN, 0, &decision));
+    expect_all(table, -3, -1);
+    must(rps_embedding_lookup(other, 1, &key, &row));
+    ck_assert_float_eq(row, 0);
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(null_out_pointers_are_named)
+{
+    const rps_terms terms = terms_of(RPS_MODE_SYNC, 1);
+    rps_lookup lookup = {0};
+    rps_push push = {0};
+    rps_ticket ticket = {0};
+    rps_client *client;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    ck_assert_int_eq(rps_client_open(NULL, NULL), RPS_E_INVAL);
+    must_fail(rps_job_begin(client, 0, &terms, NULL), RPS_E_INVAL,
+            "start_out is NULL");
+    must_fail(rps_job_join(client, NULL), RPS_E_INVAL, "start_out is NULL");
+    must_fail(rps_step_end(client, 1, 0, 0, NULL), RPS_E_INVAL,
+            "decision_out is NULL");
+    must_fail(rps_lookup_start(client, NULL, &lookup, 1, NULL), RPS_E_INVAL,
+            "ticket_out is NULL");
+    must_fail(rps_push_start(client, NULL, &push, 1, NULL), RPS_E_INVAL,
+            "ticket_out is NULL");
+    must_fail(rps_poll(client, ticket, NULL), RPS_E_INVAL, "done_out is NULL");
+    must_fail(rps_stat(client, 0, NULL), RPS_E_INVAL, "json_out is NULL");
+    must_fail(
+            rps_stat_digests(client, 0, NULL), RPS_E_INVAL, "json_out is NULL");
+    must_fail(rps_newest_checkpoint(client, NULL), RPS_E_INVAL,
+            "step_out is NULL");
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
 START_TEST(refresh_brings_what_changed_since)
 {
     rps_client *client;
@@ -571,6 +637,9 @@ main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, sync_push_shows_after_the_decision, 0, LOOPS);
+    tcase_add_loop_test(
+            tcase, second_push_of_a_sync_step_changes_nothing, 0, LOOPS);
+    tcase_add_loop_test(tcase, null_out_pointers_are_named, 0, LOOPS);
     tcase_add_loop_test(tcase, refresh_brings_what_changed_since, 0, LOOPS);
     tcase_add_loop_test(tcase, what_was_saved_comes_back, 0, LOOPS);
     tcase_add_loop_test(

@@ -126,6 +126,31 @@ START_TEST(what_cannot_be_altered_is_named)
 }
 END_TEST
 
+START_TEST(null_arguments_are_named)
+{
+    const rps_table_spec spec = spec_of("emb", 1);
+    rps_embedding_table *table;
+    rps_scan scan = {0};
+    rps_scanned scanned;
+    rps_hot hot;
+
+    if (!begin(_i)) {
+        return;
+    }
+    table = table_of(client, "emb", 1);
+    must_fail(rps_hot_keys(client, "emb", 1, &hot, NULL), RPS_E_INVAL,
+            "count_out is NULL");
+    must_fail(rps_scan_rows(client, "emb", &scan, 1, &scanned, NULL),
+            RPS_E_INVAL, "count_out is NULL");
+    must_fail(rps_refresh(table, N, keys, 0, values, NULL), RPS_E_INVAL,
+            "changed_out is NULL");
+    must_fail(rps_get_embedding_table(client, &spec, NULL), RPS_E_INVAL,
+            "table_out is NULL");
+    must_fail(rps_assign_rows(client, NULL), RPS_E_INVAL, "assign is NULL");
+    end();
+}
+END_TEST
+
 START_TEST(erased_rows_come_back_fresh)
 {
     rps_embedding_table *table;
@@ -416,6 +441,7 @@ main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, altered_fields_hold_at_every_server, 0, LOOPS);
     tcase_add_loop_test(tcase, what_cannot_be_altered_is_named, 0, LOOPS);
+    tcase_add_loop_test(tcase, null_arguments_are_named, 0, LOOPS);
     tcase_add_loop_test(tcase, erased_rows_come_back_fresh, 0, LOOPS);
     tcase_add_loop_test(tcase,
             a_pass_of_eviction_is_reported_by_server_and_summed, 0, LOOPS);

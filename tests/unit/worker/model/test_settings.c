@@ -107,6 +107,10 @@ static const struct refusal refusals[] = {
         {synthetic, {"--eval-data=x", NULL}, "--eval-data=x"},
         {synthetic, {"--train-rows=5", "--eval-data=synthetic:rows=9", NULL},
                 "--train-rows and --eval-data"},
+        {synthetic,
+                {"--sparse-optimizer=rmsprop", "--sparse-accumulator=1", NULL},
+                "--sparse-accumulator does not go with "
+                "--sparse-optimizer=rmsprop"},
         {synthetic, {"--emb-dim=8", NULL}, "must equal --emb-dim, which is 8"},
         {synthetic, {"--bottom-mlp=64,,16", NULL}, "layer 2"},
         {synthetic, {"--bottom-mlp=64,x", NULL}, "layer 2"},
