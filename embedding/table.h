@@ -55,8 +55,14 @@ void rps_table_destroy(struct rps_table *table);
 /**
  * Count what the table takes against the server's budget, too, which outlives
  * it. Once, while no other call on the table runs.
+ *
+ * join: also where that exceeds its limit (a table that was restored).
+ * enter: LIMIT, naming the least one, where it does or where no table like
+ *        this could work; the table has no part in it then.
  */
 void rps_table_join_budget(struct rps_table *table, struct rps_budget *server);
+rps_status rps_table_enter_budget(struct rps_table *table,
+        struct rps_budget *server, struct rps_error *error);
 
 /**
  * The clocks have come this far: what is written, pushed or erased from here
@@ -91,7 +97,8 @@ rps_status rps_table_set_policy(struct rps_table *table,
  *
  * Threads: no other call on the table may run meanwhile.
  * Errors:  INVAL, UNSUPPORTED (rps_table_spec_check), MISMATCH naming the
- *          identity field that differs; nothing was changed.
+ *          identity field that differs, LIMIT (no room for a sketch), NOMEM;
+ *          nothing was changed.
  */
 rps_status rps_table_alter(struct rps_table *table, const rps_table_spec *spec,
         struct rps_now now, struct rps_error *error);

@@ -78,14 +78,14 @@ def test_alter_changes_every_server(cluster):
                   "--ps-hosts", cluster.hosts)
     assert said == {"table": "emb", "set": {
         "learning_rate": 0.5, "keep_min_rows": 7, "on_full": "evict-lru",
-        "memory_limit": 64 << 20}}
+        "memory_limit": 610 << 20}}
     stats = answer("stats", "--ps-hosts", cluster.hosts)["ps"]
     for stat in stats:
         spec = stat["tables"][0]["spec"]
         assert spec["learning_rate"] == 0.5
         assert spec["keep_min_rows"] == 7
         assert spec["on_full"] == "evict-lru"
-        assert spec["memory_limit"] == 64 << 20
+        assert spec["memory_limit"] == 610 << 20
         assert spec["initializer"] == "zeros"
         assert stat["requests"]["ALTER_TABLE"] == {"count": 1, "errors": 0}
 
@@ -265,12 +265,12 @@ def test_hostile_texts_are_refused_in_words(recpsd, opcode, words):
 # ---- limits and places of memory ----
 
 def test_a_server_refuses_what_exceeds_its_memory():
-    flags = ["--memory-limit", "4m", "--numa", "interleave"]
+    flags = ["--memory-limit", "10m", "--numa", "interleave"]
     with programs.Recpsd(*flags) as server, server.connect() as connection:
         table = connection.table("wide", 1024, initializer="zeros")
         gradients = struct.pack("<1024f", *[1.0] * 1024)
         statuses = []
-        while len(statuses) < 2048 and wire.LIMIT not in statuses:
+        while len(statuses) < 4096 and wire.LIMIT not in statuses:
             reply = connection.call(wire.PUSH, [
                 wire.section(wire.KEYS, struct.pack("<Q", len(statuses)),
                              table_id=table, count=1),
@@ -280,8 +280,8 @@ def test_a_server_refuses_what_exceeds_its_memory():
         assert statuses[-1] == wire.LIMIT and len(statuses) > 100
         assert "table wide has no room" in reply.text
         stat = server.stat()
-        assert stat["memory_limit"] == 4 << 20
-        assert 0 < stat["memory_used"] <= 4 << 20
+        assert stat["memory_limit"] == 10 << 20
+        assert 0 < stat["memory_used"] <= 10 << 20
         # where it is served, also with a table that is full
         reply = connection.call(wire.LOOKUP, [
             wire.section(wire.KEYS, struct.pack("<Q", 0), table_id=table,

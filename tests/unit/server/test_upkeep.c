@@ -233,7 +233,7 @@ END_TEST
 /* The server's limit alone: the table has none and lets no row go. */
 START_TEST(a_push_beyond_the_servers_memory_is_refused_in_words)
 {
-    struct rps_service *service = service_with_upkeep(NULL, 4u << 20);
+    struct rps_service *service = service_with_upkeep(NULL, 10u << 20);
     struct peer *peer = peer_greet(service, "none", 0, 0, "1");
     const uint64_t table = open_table(peer, "wide", 1024);
     static float gradients[1024];
@@ -250,13 +250,13 @@ START_TEST(a_push_beyond_the_servers_memory_is_refused_in_words)
         answer_finish(&answer);
     }
     ck_assert_uint_gt(key, 100);
-    ck_assert_uint_le(key, 1024); /* rows of 4 KiB in 4 MiB */
+    ck_assert_uint_le(key, 2560); /* rows of 4 KiB in 10 MiB */
     check_refused(&answer, RPS_E_LIMIT, "table wide has no room");
     stat = stat_of(peer);
-    ck_assert_int_eq(
-            json_integer_value(json_object_get(stat, "memory_limit")), 4 << 20);
+    ck_assert_int_eq(json_integer_value(json_object_get(stat, "memory_limit")),
+            10 << 20);
     ck_assert_int_le(
-            json_integer_value(json_object_get(stat, "memory_used")), 4 << 20);
+            json_integer_value(json_object_get(stat, "memory_used")), 10 << 20);
     json_decref(stat);
     key = 0; /* a row that is there is stepped all the same */
     push(peer, 2, table, 1, &key, gradients, 1024);
