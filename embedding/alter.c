@@ -9,8 +9,12 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 
 #define CHUNKS_EACH 4u /* first chunks that a shard has to have room for */
+
+_Static_assert(RPS_MEMORY_LIMIT_MIN == 4 * (uint64_t)RPS_REGION_BYTES,
+        "the least of rps_table_least_limit()");
 
 /* A region of each arena, one more for what is smaller than a page, and the
  * first rows of every shard. */
@@ -66,21 +70,54 @@ rps_table_enter_budget(struct rps_table *table, struct rps_budget *server,
             table->spec.name, least, limit, used, used + least);
 }
 
+/* Why no row gave way, and what to do beside raising the limit. */
+static void
+add_reason(const struct rps_table *table, char *why, size_t bytes)
+{
+    const rps_table_spec *spec = &table->spec;
+    const uint64_t rows = rps_counted(&table->rows);
+
+    if (spec->dense_elements > 0) {
+        snprintf(why, bytes, "a dense table keeps all its rows: raise it");
+    } else if (spec->on_full == RPS_ON_FULL_REFUSE) {
+        snprintf(why, bytes,
+                "on_full is refuse, so no row gives way: raise it, set "
+                "on_full to evict-lru or evict-lfu (ALTER_TABLE), or erase "
+                "rows");
+    } else if (spec->keep_min_rows > 0 && rows <= spec->keep_min_rows) {
+        snprintf(why, bytes,
+                "keep_min_rows is %" PRIu64
+                ", so none of them gives way: raise it or lower "
+                "keep_min_rows (ALTER_TABLE)",
+                spec->keep_min_rows);
+    } else {
+        snprintf(why, bytes,
+                "one request has more new keys than rows of others can give "
+                "way to: raise it or push fewer new keys at once");
+    }
+}
+
 rps_status
 rps_table_fail_full(const struct rps_table *table, struct rps_error *error)
 {
-    const rps_table_spec *spec = &table->spec;
-    const bool refuses = spec->on_full == RPS_ON_FULL_REFUSE;
+    const struct rps_budget *full = rps_budget_tightest(&table->budget);
+    char why[256];
 
+    if (rps_budget_left(full) == UINT64_MAX) {
+        return rps_fail(error, RPS_E_LIMIT,
+                "table %s: more rows or gradients than it can count "
+                "(docs/TABLE.md, Limits)",
+                table->spec.name);
+    }
+    add_reason(table, why, sizeof(why));
     return rps_fail(error, RPS_E_LIMIT,
-            "table %s: no room for a new row beside %" PRIu64
-            ": memory_limit of the table (%" PRIu64
-            " bytes; 0: none) or of the server is reached and %s: raise it, "
-            "or %s",
-            spec->name, rps_counted(&table->rows), spec->memory_limit,
-            refuses ? "on_full is refuse" : "no other row may go",
-            refuses ? "set on_full to evict-lru or evict-lfu (ALTER_TABLE)"
-                    : "lower keep_min_rows (ALTER_TABLE)");
+            "table %s has no room for new rows beside its %" PRIu64
+            ": %s of %" PRIu64 " bytes is reached, and %s",
+            table->spec.name, rps_counted(&table->rows),
+            full == &table->budget ? "its memory_limit"
+                                   : "the server's memory limit "
+                                     "(--memory-limit)",
+            atomic_load_explicit(&full->limit, memory_order_relaxed), why);
 }
 
 /* Every row is as old as `tick`, and ticks go on from there. */

@@ -33,7 +33,7 @@ struct rps_table_stats {
     uint64_t inserted;
     uint64_t nonfinite;       /* contributions to a row that were refused */
     uint64_t unadmitted;      /* keys of pushes that were only counted */
-    uint64_t dropped;         /* keys of pushes without room (drop_new) */
+    uint64_t dropped;         /* new keys without room, see apply */
     uint64_t erased;          /* rows, by rps_table_erase() */
     uint64_t evicted_cold;    /* rows, for being idle too long */
     uint64_t evicted_full;    /* rows, to stay within a budget */
@@ -165,7 +165,8 @@ struct rps_apply_report {
  * gives way; where none may (refuse, keep_min_rows) the update is LIMIT and
  * changes no row of its keys; what gave way before stays gone. With drop_new
  * (a sync step, which was acknowledged already) such keys alone are dropped,
- * existing keys are stepped, and the update is OK.
+ * existing keys are stepped, and the update is OK. `dropped` of the stats
+ * counts these keys, and all new keys of an update or assign that is LIMIT.
  *
  * Threads: any; a row's step is atomic. Errors, no row was changed: NOMEM,
  * LIMIT (2^32 - 1 gradients at once; no room: see above). Keys of a dense
@@ -237,7 +238,8 @@ rps_status rps_table_visit(struct rps_table *table,
         void *context);
 
 /**
- * LIMIT, in words: what rps_table_apply() met where the budget has no room.
+ * LIMIT, in words: what rps_table_apply() met where the budget has no room:
+ * whose limit it is, why no row gives way, and what can be done.
  */
 rps_status rps_table_fail_full(
         const struct rps_table *table, struct rps_error *error);

@@ -150,7 +150,8 @@ def test_erase_refuses_what_is_no_key(cluster):
         run = recps("erase", "emb", word, *hosts)
         assert run.returncode == 64, (word, run.stderr)
     assert recps("erase", "emb", *hosts).returncode == 64
-    failure(70, "RPS_E_NOT_FOUND", "erase", "emb", "1", *hosts)
+    assert "there is no table emb at PS" in failure(
+        70, "RPS_E_NOT_FOUND", "erase", "emb", "1", *hosts)
 
 
 # ---- evict ----
@@ -279,7 +280,9 @@ def test_a_server_refuses_what_exceeds_its_memory():
             statuses.append(reply.status)
         assert statuses[-1] == wire.LIMIT and len(statuses) > 100
         assert "table wide has no room" in reply.text
+        assert "the server's memory limit" in reply.text
         stat = server.stat()
+        assert stat["tables"][0]["dropped"] == 1
         assert stat["memory_limit"] == 10 << 20
         assert 0 < stat["memory_used"] <= 10 << 20
         # where it is served, also with a table that is full
@@ -292,6 +295,8 @@ def test_a_server_refuses_what_exceeds_its_memory():
 
 def test_the_limit_of_memory_is_checked():
     for flags, word in ((["--memory-limit", "lots"], "memory"),
+                        (["--memory-limit", "1k"], "8MiB"),
+                        (["--memory-limit", "8191k"], "8MiB"),
                         (["--numa", "everywhere"], "off|interleave|bind")):
         server = programs.Recpsd(*flags)
         with pytest.raises(RuntimeError, match="did not start") as error:
