@@ -95,7 +95,7 @@ report_refused(struct rps_service *service, struct rps_table *table,
         (void)rps_table_fail_full(table, &why);
         rps_service_event(service, RPS_LOG_WARN, "table_full",
                 "table %s: no room for %" PRIu64 " new keys at step %" PRIu64
-                ", their gradients were dropped; STAT counts further ones: %s",
+                ", their gradients were dropped; %s; STAT counts further ones",
                 name, report->dropped, update->step, why.text);
     }
 }

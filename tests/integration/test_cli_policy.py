@@ -78,14 +78,14 @@ def test_alter_changes_every_server(cluster):
                   "--ps-hosts", cluster.hosts)
     assert said == {"table": "emb", "set": {
         "learning_rate": 0.5, "keep_min_rows": 7, "on_full": "evict-lru",
-        "memory_limit": 610 << 20}}
+        "memory_limit": 64 << 20}}
     stats = answer("stats", "--ps-hosts", cluster.hosts)["ps"]
     for stat in stats:
         spec = stat["tables"][0]["spec"]
         assert spec["learning_rate"] == 0.5
         assert spec["keep_min_rows"] == 7
         assert spec["on_full"] == "evict-lru"
-        assert spec["memory_limit"] == 610 << 20
+        assert spec["memory_limit"] == 64 << 20
         assert spec["initializer"] == "zeros"
         assert stat["requests"]["ALTER_TABLE"] == {"count": 1, "errors": 0}
 
