@@ -67,7 +67,9 @@ step_key_locked(struct apply *apply, struct rps_shard *shard,
                 skipped, draw, apply->scratch)) {
         return false;
     }
-    uses = rps_uses_add(RPS_META_USES(*meta), combined->uses, draw);
+    uses = combined->uses == 1
+                   ? rps_uses_add_one(RPS_META_USES(*meta), draw)
+                   : rps_uses_add(RPS_META_USES(*meta), combined->uses, draw);
     /* the newest tick now: another push may have raised it since ours, and
      * its step may be known to a reader of this row. Uses are never 0: that
      * is a row which was only made (room.c) */
@@ -139,6 +141,50 @@ start_meta_locked(struct apply *apply, struct rps_shard *shard,
     }
 }
 
+static void
+prefetch_row_locked(const struct apply *apply, const struct rps_shard *shard,
+        struct rps_index_place place)
+{
+    const char *row = rps_shard_row_locked(shard, place);
+
+    for (size_t at = 0; at < apply->row_bytes; at += LINE_BYTES) {
+        __builtin_prefetch(row + at, 1);
+    }
+}
+
+/* Where the keys of a burst lie; row 0: absent. */
+static void
+probe_burst_locked(const struct apply *apply, const struct rps_shard *shard,
+        size_t first, size_t n, struct rps_index_place *places)
+{
+    const uint64_t *keys = apply->grouping.keys + first;
+    const uint64_t *hashes = apply->grouping.hashes + first;
+    struct rps_index_line *lines[BURST];
+    uint8_t lanes[BURST];
+
+    rps_index_homes(&shard->index, n, hashes, lines);
+    apply->table->kernels.probe(
+            (const struct rps_index_line *const *)lines, keys, n, lanes);
+    for (size_t i = 0; i < n; i++) {
+        places[i] = (struct rps_index_place){.line = lines[i]};
+        if (lanes[i] < RPS_LINE_KEYS) {
+            places[i].lane = lanes[i];
+            places[i].row = lines[i]->rows[lanes[i]];
+            prefetch_row_locked(apply, shard, places[i]);
+        } else if (lanes[i] == RPS_LANE_BEYOND) {
+            __builtin_prefetch(rps_index_other(lines[i]));
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (lanes[i] == RPS_LANE_BEYOND) {
+            places[i] = rps_index_find(&shard->index, hashes[i], keys[i]);
+            if (places[i].row != 0) {
+                prefetch_row_locked(apply, shard, places[i]);
+            }
+        }
+    }
+}
+
 /*
  * Creating a row moves lines, and may move rows: all rows of the burst are
  * there before the place of any is kept.
@@ -153,17 +199,14 @@ find_burst_locked(struct apply *apply, size_t shard_index, size_t start,
     bool created[BURST];
     bool moved = false;
 
+    probe_burst_locked(apply, shard, first, n, places);
     for (size_t i = 0; i < n; i++) {
-        places[i] = (struct rps_index_place){.row = 0};
         created[i] = false;
         if (combined[i].gradient == NULL) {
+            places[i].row = 0;
             moved |= rps_room_refuse_locked(
                     &apply->room, shard_index, first + i);
-            continue;
-        }
-        places[i] = rps_index_find(
-                &shard->index, combined[i].hash, combined[i].key);
-        if (places[i].row == 0) {
+        } else if (places[i].row == 0) {
             created[i] = create_locked(apply, shard_index, start + i);
             moved |= created[i];
         }
@@ -181,17 +224,6 @@ find_burst_locked(struct apply *apply, size_t shard_index, size_t start,
 }
 
 static void
-prefetch_row_locked(const struct apply *apply, const struct rps_shard *shard,
-        struct rps_index_place place)
-{
-    const char *row = rps_shard_row_locked(shard, place);
-
-    for (size_t at = 0; at < apply->row_bytes; at += LINE_BYTES) {
-        __builtin_prefetch(row + at, 1);
-    }
-}
-
-static void
 step_burst_locked(
         struct apply *apply, size_t shard_index, size_t start, size_t n)
 {
@@ -200,11 +232,6 @@ step_burst_locked(
     struct rps_index_place places[BURST];
 
     find_burst_locked(apply, shard_index, start, n, places);
-    for (size_t i = 0; i < n; i++) {
-        if (places[i].row != 0) {
-            prefetch_row_locked(apply, shard, places[i]);
-        }
-    }
     for (size_t i = 0; i < n; i++) {
         if (places[i].row != 0 &&
                 !step_key_locked(apply, shard, &combined[i], places[i])) {
@@ -235,19 +262,53 @@ step_slice(struct apply *apply, size_t shard_index, size_t start, size_t count)
     pthread_mutex_unlock(&shard->lock);
 }
 
+/* Groups of one shard that are stepped under one lock. */
+struct slice {
+    size_t shard;
+    size_t start;
+    size_t count; /* 0: there is no further one */
+};
+
+static struct slice
+slice_at(const struct apply *apply, size_t shard, size_t start)
+{
+    const size_t *starts = apply->grouping.starts;
+    struct slice slice = {.shard = shard, .start = start};
+
+    if (start == apply->grouping.group_count) {
+        return slice;
+    }
+    while (starts[slice.shard + 1] == start) {
+        slice.shard++;
+    }
+    slice.count = starts[slice.shard + 1] - start;
+    if (slice.count > apply->slice_keys) {
+        slice.count = apply->slice_keys;
+    }
+    return slice;
+}
+
+/* Lines of the index arrive while the slice before is being stepped. */
+static void
+ask_for_lines(const struct apply *apply, const struct slice *slice)
+{
+    struct rps_index_line *lines[SLICE_KEYS];
+
+    rps_index_homes(&apply->table->shards[slice->shard].index, slice->count,
+            apply->grouping.hashes + slice->start, lines);
+}
+
 static void
 step_shards(struct apply *apply)
 {
-    const size_t *starts = apply->grouping.starts;
+    struct slice next = slice_at(apply, 0, 0);
 
-    for (size_t s = 0; s < apply->table->shard_count; s++) {
-        for (size_t at = starts[s]; at < starts[s + 1];) {
-            const size_t left = starts[s + 1] - at;
-            const size_t count =
-                    left < apply->slice_keys ? left : apply->slice_keys;
-            step_slice(apply, s, at, count);
-            at += count;
-        }
+    ask_for_lines(apply, &next);
+    while (next.count > 0) {
+        const struct slice now = next;
+        next = slice_at(apply, now.shard, now.start + now.count);
+        ask_for_lines(apply, &next);
+        step_slice(apply, now.shard, now.start, now.count);
     }
 }
 

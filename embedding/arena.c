@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALL_ALIGNMENT   ((size_t)64)
+#define SMALL_ALIGNMENT   ((size_t)128)
 #define SPAN_REGIONS_MAX  512u
 #define PAGES_OF(bytes)   (((bytes) + RPS_PAGE_BYTES - 1) / RPS_PAGE_BYTES)
 #define EMPTY_REGIONS_MAX 1u /* kept, so that one row more or less is cheap */

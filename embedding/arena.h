@@ -36,7 +36,7 @@
 
 /** Memory that was taken: `bytes` at `start`, in one region. */
 struct rps_run {
-    void *start; /* aligned to 64 bytes; NULL: nothing */
+    void *start; /* aligned to 128 bytes; NULL: nothing */
     size_t bytes;
     uint32_t region; /* the lower, the older; or RPS_REGION_NONE */
 };

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Owns nothing: hashing and a counting sort. While it sorts, the lines of the
- * index are on their way.
- */
+/* Owns nothing: hashing and a counting sort. */
 #include "embedding/batch.h"
 
 #include "base/hash.h"
@@ -14,20 +11,17 @@ void
 rps_batch_sort(struct rps_batch *batch, const struct rps_table *table,
         size_t count, const uint64_t *keys)
 {
+    uint64_t hashes[RPS_BATCH_KEYS];
     uint16_t starts[1u << RPS_SHARD_LOG2_MAX];
     uint16_t next = 0;
 
     assert(count <= RPS_BATCH_KEYS);
 
-    batch->keys = keys;
     batch->count = count;
     memset(starts, 0, table->shard_count * sizeof(*starts));
+    rps_key_hashes(count, keys, table->job_seed, hashes);
     for (size_t i = 0; i < count; i++) {
-        const uint64_t hash = rps_key_hash(keys[i], table->job_seed);
-        const size_t shard = rps_table_shard_of(table, hash);
-        rps_index_prefetch(&table->shards[shard].index, hash);
-        batch->hashes[i] = hash;
-        starts[shard]++;
+        starts[rps_table_shard_of(table, hashes[i])]++;
     }
     for (size_t s = 0; s < table->shard_count; s++) {
         const uint16_t size = starts[s];
@@ -35,8 +29,10 @@ rps_batch_sort(struct rps_batch *batch, const struct rps_table *table,
         next = (uint16_t)(next + size);
     }
     for (size_t i = 0; i < count; i++) {
-        const size_t shard = rps_table_shard_of(table, batch->hashes[i]);
-        batch->order[starts[shard]++] = (uint16_t)i;
+        const size_t at = starts[rps_table_shard_of(table, hashes[i])]++;
+        batch->keys[at] = keys[i];
+        batch->hashes[at] = hashes[i];
+        batch->positions[at] = (uint16_t)i;
     }
 }
 
@@ -49,10 +45,9 @@ rps_batch_run_at(const struct rps_batch *batch, const struct rps_table *table,
     if (start == batch->count) {
         return run;
     }
-    run.shard = rps_table_shard_of(table, batch->hashes[batch->order[start]]);
+    run.shard = rps_table_shard_of(table, batch->hashes[start]);
     while (run.end < batch->count &&
-            rps_table_shard_of(table, batch->hashes[batch->order[run.end]]) ==
-                    run.shard) {
+            rps_table_shard_of(table, batch->hashes[run.end]) == run.shard) {
         run.end++;
     }
     return run;

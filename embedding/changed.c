@@ -12,9 +12,9 @@
 struct reader {
     struct rps_table *table;
     struct rps_batch batch;
-    bool all;                       /* it is too long ago to know */
-    uint64_t first;                 /* tick from which on it is sent */
-    uint8_t wanted[RPS_BATCH_KEYS]; /* by position: to be sent */
+    bool all;                        /* it is too long ago to know */
+    uint64_t first;                  /* tick from which on it is sent */
+    uint16_t wanted[RPS_BATCH_KEYS]; /* by position: key + 1 in the batch */
 };
 
 /*
@@ -55,15 +55,16 @@ mark_changed(struct reader *reader)
         newest = rps_counted(&reader->table->newest);
         left = erased_since(reader);
         for (size_t i = run.start; i < run.end; i++) {
-            const uint16_t p = batch->order[i];
             const struct rps_index_place place = rps_index_find(
-                    &shard->index, batch->hashes[p], batch->keys[p]);
-            reader->wanted[p] =
+                    &shard->index, batch->hashes[i], batch->keys[i]);
+            const bool wanted =
                     place.row == 0
                             ? left
                             : reader->all ||
                                       changed_from(newest, reader->first,
                                               place.line->meta[place.lane]);
+            reader->wanted[batch->positions[i]] =
+                    wanted ? (uint16_t)(i + 1) : 0;
         }
         pthread_mutex_unlock(&shard->lock);
     }
@@ -82,28 +83,28 @@ copy_marked(
     for (size_t p = 0; p < batch->count; p++) {
         struct rps_shard *shard = NULL;
         struct rps_index_place place;
+        uint64_t key = 0;
+        uint64_t hash = 0;
         bool admitted = true;
         if (reader->wanted[p] == 0) {
             continue;
         }
-        shard = &reader->table->shards[rps_table_shard_of(
-                reader->table, batch->hashes[p])];
+        key = batch->keys[reader->wanted[p] - 1];
+        hash = batch->hashes[reader->wanted[p] - 1];
+        shard = &reader->table->shards[rps_table_shard_of(reader->table, hash)];
         pthread_mutex_lock(&shard->lock);
-        place = rps_index_find(&shard->index, batch->hashes[p], batch->keys[p]);
+        place = rps_index_find(&shard->index, hash, key);
         if (place.row != 0) {
             rps_table_read_row(reader->table,
                     rps_shard_row_locked(shard, place), rows + copied * dim);
         } else {
-            admitted = rps_admitted_locked(
-                    reader->table, shard, batch->hashes[p], batch->keys[p], 1);
+            admitted = rps_admitted_locked(reader->table, shard, hash, key, 1);
         }
         pthread_mutex_unlock(&shard->lock);
         if (place.row == 0 && admitted) {
-            rps_table_first_value(
-                    reader->table, batch->keys[p], rows + copied * dim);
+            rps_table_first_value(reader->table, key, rows + copied * dim);
         } else if (place.row == 0) {
-            rps_table_default_value(
-                    reader->table, batch->keys[p], rows + copied * dim);
+            rps_table_default_value(reader->table, key, rows + copied * dim);
         }
         positions[copied] = (uint32_t)(base + p);
         copied++;

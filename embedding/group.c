@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HASHED 64u /* keys hashed at once */
+
 /* Scratch of one build, shared by its passes. */
 struct build {
     const struct rps_table *table;
@@ -27,16 +29,6 @@ refuse(struct rps_grouping *grouping, uint64_t key)
     grouping->nonfinite++;
 }
 
-/* Its line of the index arrives while the keys are being grouped. */
-static void
-ask_for_line(struct build *build, const struct rps_entry *entry)
-{
-    const size_t shard = rps_table_shard_of(build->table, entry->hash);
-
-    rps_index_prefetch(&build->table->shards[shard].index, entry->hash);
-    build->starts[shard + 1]++;
-}
-
 /* Entries in the order of the law; a gradient that is not finite is left
  * out here, so that nothing later has to think of it. */
 static void
@@ -44,11 +36,19 @@ collect(struct build *build, const struct rps_contribution *contribution)
 {
     const struct rps_table *table = build->table;
     struct rps_grouping *grouping = build->grouping;
+    uint64_t hashes[HASHED];
 
     for (size_t i = 0; i < contribution->count; i++) {
         const uint64_t key = contribution->keys[i];
         const float *gradient = contribution->gradients + i * table->spec.dim;
-        const size_t live = rps_table_live_floats(table, key);
+        const size_t live = table->spec.dense_elements == 0
+                                    ? table->spec.dim
+                                    : rps_table_live_floats(table, key);
+        if (i % HASHED == 0) {
+            const size_t left = contribution->count - i;
+            rps_key_hashes(left < HASHED ? left : HASHED,
+                    contribution->keys + i, table->job_seed, hashes);
+        }
         assert(live > 0); /* rps_table_check_keys() was asked */
         if (!table->kernels.finite(gradient, live)) {
             refuse(grouping, key);
@@ -56,13 +56,13 @@ collect(struct build *build, const struct rps_contribution *contribution)
         }
         grouping->entries[grouping->entry_count] = (struct rps_entry){
                 .key = key,
-                .hash = rps_key_hash(key, table->job_seed),
+                .hash = hashes[i % HASHED],
                 .gradient = gradient,
                 .uses = contribution->counts == NULL ? 1
                                                      : contribution->counts[i],
                 .next = RPS_ENTRY_NONE,
         };
-        ask_for_line(build, &grouping->entries[grouping->entry_count]);
+        build->starts[rps_table_shard_of(table, hashes[i % HASHED]) + 1]++;
         grouping->entry_count++;
     }
 }

@@ -10,11 +10,57 @@
 
 #include <assert.h>
 
-static struct rps_index_line *
-next_line(const struct rps_segment *segment, struct rps_index_line *line)
+/*
+ * Read without the lock, so by relaxed atomics: lines and their count may be
+ * of two states. The address is made of numbers, since it may be none of a
+ * line's; the version tells before it is followed.
+ */
+void
+rps_index_homes(const struct rps_index *index, size_t n, const uint64_t *hashes,
+        struct rps_index_line **lines)
 {
-    line++;
-    return line == segment->lines + segment->line_count ? segment->lines : line;
+    const struct rps_index_doors *doors =
+            atomic_load_explicit(&index->doors, memory_order_acquire);
+    const uint32_t skip = index->skip;
+    const uint32_t shift = 63 - doors->depth;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct rps_index_door *door =
+                &doors->door[(hashes[i] << skip) >> 1 >> shift];
+        const uintptr_t start = (uintptr_t)atomic_load_explicit(
+                &door->lines, memory_order_relaxed);
+        const uint64_t line = rps_index_home_line(hashes[i],
+                atomic_load_explicit(&door->line_count, memory_order_relaxed));
+        lines[i] = (struct rps_index_line *)(start + line * sizeof(**lines));
+        __builtin_prefetch(lines[i]);
+    }
+}
+
+static uint32_t
+line_number(const struct rps_segment *segment, uint64_t hash)
+{
+    return (uint32_t)rps_index_home_line(hash, segment->line_count);
+}
+
+/* The walk of a key from its home: the line, the other of its pair, then
+ * those of the next pair, around the segment's end. */
+static struct rps_index_line *
+line_of_walk(const struct rps_segment *segment, uint32_t home, uint32_t walked)
+{
+    const uint32_t pairs = segment->line_count / 2;
+    uint32_t pair = home / 2 + walked / 2;
+
+    pair = pair < pairs ? pair : pair - pairs;
+    return &segment->lines[pair * 2 + ((home ^ walked) & 1)];
+}
+
+/* How far the walk from `home` has come when it reaches `line`. */
+static uint32_t
+walked_to(const struct rps_segment *segment, uint32_t home, uint32_t line)
+{
+    const uint32_t pairs = segment->line_count / 2;
+
+    return (line / 2 + pairs - home / 2) % pairs * 2 + ((home ^ line) & 1);
 }
 
 /* The lane with the key, or RPS_LANE_ABSENT, or RPS_LANE_BEYOND. */
@@ -34,45 +80,44 @@ lane_of(const struct rps_index_line *line, uint64_t key)
 }
 
 static struct rps_index_place
-find_from(const struct rps_segment *segment, struct rps_index_line *line,
-        uint64_t key)
+find_from(const struct rps_segment *segment, uint64_t hash, uint64_t key,
+        uint32_t walked)
 {
-    unsigned lane = lane_of(line, key);
+    const uint32_t home = line_number(segment, hash);
 
-    while (lane == RPS_LANE_BEYOND) {
-        line = next_line(segment, line);
-        lane = lane_of(line, key);
+    for (;; walked++) {
+        struct rps_index_line *line = line_of_walk(segment, home, walked);
+        const unsigned lane = lane_of(line, key);
+        if (lane == RPS_LANE_ABSENT) {
+            return (struct rps_index_place){.line = NULL};
+        }
+        if (lane != RPS_LANE_BEYOND) {
+            return (struct rps_index_place){
+                    .line = line, .lane = lane, .row = line->rows[lane]};
+        }
     }
-    if (lane == RPS_LANE_ABSENT) {
-        return (struct rps_index_place){.line = NULL};
-    }
-    return (struct rps_index_place){
-            .line = line, .lane = lane, .row = line->rows[lane]};
 }
 
 struct rps_index_place
 rps_index_find(const struct rps_index *index, uint64_t hash, uint64_t key)
 {
-    const struct rps_segment *segment = rps_index_segment(index, hash);
-
-    return find_from(segment, rps_segment_home(segment, hash), key);
+    return find_from(rps_index_segment(index, hash), hash, key, 0);
 }
 
 struct rps_index_place
 rps_index_find_beyond(
         const struct rps_index *index, uint64_t hash, uint64_t key)
 {
-    const struct rps_segment *segment = rps_index_segment(index, hash);
-
-    return find_from(
-            segment, next_line(segment, rps_segment_home(segment, hash)), key);
+    return find_from(rps_index_segment(index, hash), hash, key, 2);
 }
 
 struct rps_index_place
 rps_segment_insert(struct rps_segment *segment, uint64_t hash, uint64_t key,
         uint32_t row, uint32_t meta)
 {
-    struct rps_index_line *line = rps_segment_home(segment, hash);
+    const uint32_t home = line_number(segment, hash);
+    struct rps_index_line *line = line_of_walk(segment, home, 0);
+    uint32_t walked = 0;
     unsigned lane = 0;
 
     assert(row != 0);
@@ -81,7 +126,8 @@ rps_segment_insert(struct rps_segment *segment, uint64_t hash, uint64_t key,
     while (line->rows[lane] != 0) {
         lane++;
         if (lane == RPS_LINE_KEYS) {
-            line = next_line(segment, line);
+            walked++;
+            line = line_of_walk(segment, home, walked);
             lane = 0;
         }
     }
@@ -114,43 +160,6 @@ rps_index_insert(struct rps_index *index, uint64_t hash, uint64_t key,
     return RPS_OK;
 }
 
-/*
- * A key lies in its home line, or all lines from there to its own are full.
- * So a place that gets free in a full line is filled with a later key that
- * passed this line; that frees another place, until none passed.
- */
-static struct rps_index_place
-key_that_passed(const struct rps_index *index,
-        const struct rps_segment *segment, struct rps_index_line *line)
-{
-    struct rps_index_line *at = next_line(segment, line);
-
-    for (uint32_t walked = 1; walked < segment->line_count; walked++) {
-        bool full = true;
-        for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
-            if (at->rows[lane] == 0) {
-                full = false;
-                continue;
-            }
-            const uint64_t hash = rps_key_hash(at->keys[lane], index->job_seed);
-            const uint32_t home = (uint32_t)(rps_segment_home(segment, hash) -
-                                             segment->lines);
-            const uint32_t here = (uint32_t)(at - segment->lines);
-            const uint32_t came =
-                    (here + segment->line_count - home) % segment->line_count;
-            if (came >= walked) {
-                return (struct rps_index_place){
-                        .line = at, .lane = lane, .row = at->rows[lane]};
-            }
-        }
-        if (!full) {
-            break;
-        }
-        at = next_line(segment, at);
-    }
-    return (struct rps_index_place){.line = NULL};
-}
-
 static bool
 is_full(const struct rps_index_line *line)
 {
@@ -160,6 +169,59 @@ is_full(const struct rps_index_line *line)
         }
     }
     return true;
+}
+
+/* A key in `line` whose walk came by the line numbered `hole` before. */
+static struct rps_index_place
+passed_in_line(const struct rps_index *index, const struct rps_segment *segment,
+        struct rps_index_line *line, uint32_t hole)
+{
+    const uint32_t here = (uint32_t)(line - segment->lines);
+
+    for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
+        uint32_t home = 0;
+        if (line->rows[lane] == 0) {
+            continue;
+        }
+        home = line_number(
+                segment, rps_key_hash(line->keys[lane], index->job_seed));
+        if (walked_to(segment, home, hole) < walked_to(segment, home, here)) {
+            return (struct rps_index_place){
+                    .line = line, .lane = lane, .row = line->rows[lane]};
+        }
+    }
+    return (struct rps_index_place){.line = NULL};
+}
+
+/*
+ * A key lies in its home line, or all lines of its walk before its own are
+ * full. So a place that gets free in a full line is filled with a key that
+ * walked by; that frees another place, until none did. No key walked by
+ * beyond a pair that is not full.
+ */
+static struct rps_index_place
+key_that_passed(const struct rps_index *index,
+        const struct rps_segment *segment, struct rps_index_line *line)
+{
+    const uint32_t hole = (uint32_t)(line - segment->lines);
+    bool full = true;
+
+    for (uint32_t walked = 1; full && walked < segment->line_count; walked++) {
+        struct rps_index_line *at = line_of_walk(segment, hole, walked);
+        struct rps_index_place place;
+        /* the first of a pair does not end the search: a key may have
+         * walked the other one only */
+        const bool ends =
+                walked % 2 == 1 &&
+                !(is_full(at) && (walked == 1 || is_full(line_of_walk(segment,
+                                                         hole, walked - 1))));
+        place = passed_in_line(index, segment, at, hole);
+        if (place.row != 0) {
+            return place;
+        }
+        full = !ends;
+    }
+    return (struct rps_index_place){.line = NULL};
 }
 
 void

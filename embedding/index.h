@@ -8,7 +8,8 @@
  *   doors [2^depth]  --> segments, each of 1 .. 1024 lines (64 KiB; larger
  *                        only when depth has reached its end)
  *   line of a key  = segment lines * (hash mod 2^32) / 2^32; if it is full,
- *                    the next one, around the segment's end
+ *                    the other one of its pair (128 bytes), then the lines of
+ *                    the next pair, around the segment's end
  *
  * A segment that is 29/32 full grows by an eighth to a quarter; one that
  * would grow beyond its largest size (32 to 64 KiB) splits in two. So one
@@ -20,7 +21,7 @@
  * Where no memory is left, a segment is filled beyond 29/32: a place is always
  * free in it, and `free_min` is a lower bound of how many are.
  *
- * Threads: the owner's lock (shard->lock), but for rps_index_prefetch().
+ * Threads: the owner's lock (shard->lock), but for rps_index_homes().
  */
 #ifndef RPS_EMBEDDING_INDEX_H
 #define RPS_EMBEDDING_INDEX_H
@@ -37,8 +38,9 @@ struct rps_index_door {
     uint32_t segment;
 };
 
-/* All doors of a depth. Replaced ones stay until the end of the index: a
- * prefetch may still read them. Together they are smaller than these. */
+/* All doors of a depth. Replaced ones stay until the end of the index:
+ * rps_index_homes() may still read them. Together they are smaller than these.
+ */
 struct rps_index_doors {
     struct rps_index_doors *replaced;
     uint32_t depth;
@@ -59,6 +61,7 @@ struct rps_index {
     uint64_t job_seed;
     uint32_t skip; /* leading bits of the hash that all keys here share */
     _Atomic(struct rps_index_doors *) doors;
+    _Atomic uint64_t version; /* rises when lines of a segment are replaced */
     struct rps_segment *segments; /* [segment_count] */
     uint32_t segment_count;
     uint32_t segment_room;
@@ -79,17 +82,6 @@ RPS_NODISCARD rps_status rps_index_init(struct rps_index *index,
         struct rps_arena *arena, uint64_t job_seed, uint32_t skip);
 void rps_index_finish(struct rps_index *index);
 
-/** Of the doors, the one of a hash. */
-static inline const struct rps_index_door *
-rps_index_door_of(const struct rps_index *index, uint64_t hash)
-{
-    /* acquire: see rps_index_prefetch(), which has no lock */
-    const struct rps_index_doors *doors =
-            atomic_load_explicit(&index->doors, memory_order_acquire);
-
-    return &doors->door[(hash << index->skip) >> 1 >> (63 - doors->depth)];
-}
-
 /** Which of so many lines the search for a key begins with. */
 static inline uint64_t
 rps_index_home_line(uint64_t hash, uint64_t line_count)
@@ -97,41 +89,36 @@ rps_index_home_line(uint64_t hash, uint64_t line_count)
     return (hash & UINT32_MAX) * line_count >> 32;
 }
 
-/** The line where the search for a key begins. */
-static inline struct rps_index_line *
-rps_index_home(const struct rps_index *index, uint64_t hash)
+/** Tells whether lines that were asked for are still those to probe. */
+static inline uint64_t
+rps_index_version(const struct rps_index *index)
 {
-    const struct rps_index_door *door = rps_index_door_of(index, hash);
-
-    /* relaxed: the lock orders them */
-    return atomic_load_explicit(&door->lines, memory_order_relaxed) +
-           rps_index_home_line(hash, atomic_load_explicit(&door->line_count,
-                                             memory_order_relaxed));
+    /* acquire: who sees a version sees the doors it stands for */
+    return atomic_load_explicit(&index->version, memory_order_acquire);
 }
 
 /**
- * Ask for the line of a key.
+ * lines[n]: where the search for the key of each of hashes[n] begins. Asks
+ * for each of them.
  *
- * Threads: any, without the lock: what it reads may be older or of two
- * states, which makes the wrong address be asked for and no more.
+ * Threads: any, without the lock: then they may be read only under it, and
+ *          only if the version is still what it was before this call.
  */
-static inline void
-rps_index_prefetch(const struct rps_index *index, uint64_t hash)
-{
-    const struct rps_index_door *door = rps_index_door_of(index, hash);
-    const uintptr_t lines =
-            (uintptr_t)atomic_load_explicit(&door->lines, memory_order_relaxed);
-    const uint64_t line = rps_index_home_line(hash,
-            atomic_load_explicit(&door->line_count, memory_order_relaxed));
+void rps_index_homes(const struct rps_index *index, size_t n,
+        const uint64_t *hashes, struct rps_index_line **lines);
 
-    __builtin_prefetch(
-            (const void *)(lines + line * sizeof(struct rps_index_line)));
+/** The other line of a pair: the second of a key's walk. */
+static inline struct rps_index_line *
+rps_index_other(const struct rps_index_line *line)
+{
+    return (struct rps_index_line *)((uintptr_t)line ^
+                                     sizeof(struct rps_index_line));
 }
 
 struct rps_index_place rps_index_find(
         const struct rps_index *index, uint64_t hash, uint64_t key);
 
-/** As _find(), of a key that is not in its first line. */
+/** As _find(), of a key that is in neither line of its first pair. */
 struct rps_index_place rps_index_find_beyond(
         const struct rps_index *index, uint64_t hash, uint64_t key);
 

@@ -27,7 +27,7 @@ doors_of(const struct rps_index *index)
 /* Copy what a probe needs into the segment's doors. Relaxed: readers that
  * act on it hold the lock. */
 static void
-paint_doors(const struct rps_index *index, uint32_t number)
+paint_doors(struct rps_index *index, uint32_t number)
 {
     struct rps_index_doors *doors = doors_of(index);
     const struct rps_segment *segment = &index->segments[number];
@@ -41,6 +41,10 @@ paint_doors(const struct rps_index *index, uint32_t number)
                 memory_order_relaxed);
         doors->door[i].segment = number;
     }
+    /* release: see rps_index_version() */
+    atomic_store_explicit(&index->version,
+            atomic_load_explicit(&index->version, memory_order_relaxed) + 1,
+            memory_order_release);
 }
 
 /* A number of the segment's own, always the same. */
@@ -53,7 +57,7 @@ draw_of(const struct rps_segment *segment)
 /*
  * Lines for so many keys, and more than `kept` further ones: 9/8 to 5/4 of
  * what they fill to 29/32, by a draw from the segment and its size; whole
- * pages from a page on.
+ * pairs, whole pages from a page on.
  */
 static uint32_t
 lines_for(const struct rps_segment *segment, uint64_t count, uint64_t kept)
@@ -64,9 +68,9 @@ lines_for(const struct rps_segment *segment, uint64_t count, uint64_t kept)
     uint64_t lines = tight + tight / 8 + draw % (tight / 8 + 1);
 
     lines = lines < least ? least : lines;
-    if (lines >= PAGE_LINES) {
-        lines = (lines + PAGE_LINES - 1) / PAGE_LINES * PAGE_LINES;
-    }
+    lines = lines < PAGE_LINES
+                    ? (lines + 1) / 2 * 2
+                    : (lines + PAGE_LINES - 1) / PAGE_LINES * PAGE_LINES;
     return lines > UINT32_MAX ? UINT32_MAX : (uint32_t)lines;
 }
 
@@ -335,11 +339,11 @@ rps_index_init(struct rps_index *index, struct rps_arena *arena,
     status = doors_of(index) == NULL ? RPS_E_NOMEM : make_segment_room(index);
     if (status == RPS_OK) {
         index->segments[0] = (struct rps_segment){.lines = NULL};
-        status = take_lines(arena, &index->segments[0], 1);
+        status = take_lines(arena, &index->segments[0], 2);
     }
     if (status == RPS_OK) {
         index->segment_count = 1;
-        index->line_count = 1;
+        index->line_count = 2;
         paint_doors(index, 0);
     }
     return status;

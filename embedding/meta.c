@@ -14,7 +14,28 @@
 #define SPREAD 16.0
 
 static double estimates[RPS_USES_MAX + 1]; /* constant after estimates_once */
+/* One more use: the counter it is added to, and the 53-bit draws below which
+ * that rises by one. Constant after estimates_once. */
+static uint8_t one_from[RPS_USES_MAX + 1];
+static uint64_t one_odds[RPS_USES_MAX + 1];
+
 static pthread_once_t estimates_once = PTHREAD_ONCE_INIT;
+
+/* The counter that n(uses) + count is at least, and the odds of the next. */
+static uint32_t
+rest_of(uint32_t uses, uint64_t count, double *odds_out)
+{
+    const double target = estimates[uses] + (double)count;
+
+    while (uses < RPS_USES_MAX && estimates[uses + 1] <= target) {
+        uses++;
+    }
+    *odds_out = uses == RPS_USES_MAX
+                        ? 0.0
+                        : (target - estimates[uses]) /
+                                  (estimates[uses + 1] - estimates[uses]);
+    return uses;
+}
 
 static void
 estimates_fill(void)
@@ -25,6 +46,26 @@ estimates_fill(void)
         estimates[c + 1] = estimates[c] + step;
         step *= 1.0 + 1.0 / SPREAD;
     }
+    for (uint32_t c = 0; c <= RPS_USES_MAX; c++) {
+        double odds = 0.0;
+        double draws = 0.0;
+        one_from[c] = (uint8_t)rest_of(c, 1, &odds);
+        draws = odds * 0x1.0p53; /* exact: a power of two */
+        one_odds[c] = (uint64_t)draws;
+        one_odds[c] += (double)one_odds[c] < draws;
+    }
+}
+
+void
+rps_uses_prepare(void)
+{
+    pthread_once(&estimates_once, estimates_fill);
+}
+
+uint32_t
+rps_uses_add_one(uint32_t uses, uint64_t draw)
+{
+    return one_from[uses] + (draw >> 11 < one_odds[uses]);
 }
 
 double
@@ -43,15 +84,9 @@ rps_uses_estimate(uint32_t uses)
 uint32_t
 rps_uses_add(uint32_t uses, uint64_t count, uint64_t draw)
 {
-    const double target = rps_uses_estimate(uses) + (double)count;
     double odds = 0.0;
 
-    while (uses < RPS_USES_MAX && rps_uses_estimate(uses + 1) <= target) {
-        uses++;
-    }
-    if (uses == RPS_USES_MAX) {
-        return uses;
-    }
-    odds = (target - estimates[uses]) / (estimates[uses + 1] - estimates[uses]);
+    rps_uses_prepare();
+    uses = rest_of(uses, count, &odds);
     return rps_unit_double(draw) < odds ? uses + 1 : uses;
 }

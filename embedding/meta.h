@@ -37,4 +37,10 @@ double rps_uses_estimate(uint32_t uses);
  */
 uint32_t rps_uses_add(uint32_t uses, uint64_t count, uint64_t draw);
 
+/** Work out the tables; before the first rps_uses_add_one(). Any thread. */
+void rps_uses_prepare(void);
+
+/** rps_uses_add(uses, 1, draw), without working anything out. */
+uint32_t rps_uses_add_one(uint32_t uses, uint64_t draw);
+
 #endif /* RPS_EMBEDDING_META_H */

@@ -45,16 +45,18 @@ promise(struct rps_room *room)
     return true;
 }
 
-static void
-prefetch_lines(const struct rps_room *room, const struct rps_shard *shard,
-        size_t start, size_t end)
-{
-    for (size_t i = start; i < end; i++) {
-        rps_index_prefetch(&shard->index, room->hashes[i]);
-    }
-}
-
 #define AHEAD 16u /* lines asked for before they are needed */
+
+static void
+ask_for_lines(
+        const struct rps_room *room, const struct rps_shard *shard, size_t i)
+{
+    const size_t left = room->starts[shard - room->table->shards + 1] - i;
+    struct rps_index_line *lines[AHEAD];
+
+    rps_index_homes(&shard->index, left < AHEAD ? left : AHEAD,
+            room->hashes + i, lines);
+}
 
 static bool
 is_admitted_locked(
@@ -132,7 +134,7 @@ make_shard(struct rps_room *room, size_t s)
     pthread_mutex_lock(&shard->lock);
     for (size_t i = room->starts[s]; status == RPS_OK && i < end; i++) {
         if ((i - room->starts[s]) % AHEAD == 0) {
-            prefetch_lines(room, shard, i, i + AHEAD < end ? i + AHEAD : end);
+            ask_for_lines(room, shard, i);
         }
         if (rps_index_find(&shard->index, room->hashes[i], room->keys[i]).row ==
                         0 &&

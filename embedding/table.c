@@ -102,6 +102,7 @@ rps_table_create_sharded(struct rps_table **table_out,
     table->shard_log2 = shard_log2;
     table->upkeep.evicted = 1; /* see there */
     rps_first_value_init(&table->first, spec);
+    rps_uses_prepare();
     rps_kernels_init(&table->kernels, rps_isa_detect());
     table->hot = rps_hot_create();
     status = create_shards(table);

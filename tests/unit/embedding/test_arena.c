@@ -2,6 +2,7 @@
 /* Runs of pages: apart from each other, counted, given back to the system. */
 #include "base/hash.h"
 #include "embedding/arena.h"
+#include "embedding/region.h"
 #include "tests/unit/suite.h"
 
 #include <stdio.h>
@@ -105,6 +106,32 @@ START_TEST(memory_goes_back_to_the_system_by_regions)
 }
 END_TEST
 
+/* On a machine with one node all of them put pages there: they are ours to
+ * use, and that is what can be seen here. */
+START_TEST(memory_is_usable_wherever_numa_puts_it)
+{
+    static const enum rps_numa policies[] = {
+            RPS_NUMA_INTERLEAVE, RPS_NUMA_BIND, RPS_NUMA_OFF};
+    struct rps_budget budget;
+    struct rps_arena arena;
+
+    rps_budget_init(&budget, NULL, 0);
+    ck_assert(rps_arena_init(&arena, &budget));
+    for (uint32_t i = 0; i < 3; i++) {
+        if (!rps_region_numa(policies[i])) {
+            continue; /* no libnuma here, or a kernel without NUMA */
+        }
+        ck_assert_int_eq(
+                rps_arena_take(&arena, RPS_REGION_BYTES, &runs[i]), RPS_OK);
+        fill(i);
+        check(i);
+        rps_arena_give(&arena, &runs[i]);
+    }
+    ck_assert(rps_region_numa(RPS_NUMA_OFF));
+    rps_arena_finish(&arena);
+}
+END_TEST
+
 START_TEST(a_childs_bytes_are_its_parents_too)
 {
     struct rps_budget server;
@@ -137,6 +164,7 @@ main(void)
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, runs_of_all_sizes_lie_apart);
     tcase_add_test(tc, memory_goes_back_to_the_system_by_regions);
+    tcase_add_test(tc, memory_is_usable_wherever_numa_puts_it);
     tcase_add_test(tc, a_childs_bytes_are_its_parents_too);
     suite_add_tcase(suite, tc);
     return run_suite(suite);

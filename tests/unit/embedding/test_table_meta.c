@@ -88,6 +88,14 @@ START_TEST(uses_count_multiplicities_on_average)
     rps_table_destroy(table);
     ck_assert_uint_eq(rps_uses_add(0, UINT64_MAX, 0), RPS_USES_MAX);
     ck_assert_uint_eq(rps_uses_add(RPS_USES_MAX, 9, UINT64_MAX), RPS_USES_MAX);
+    rps_uses_prepare();
+    for (uint32_t uses = 0; uses <= RPS_USES_MAX; uses++) {
+        for (uint64_t i = 0; i < 200; i++) {
+            const uint64_t draw = i < 100 ? rps_mix64(i) : (i - 100) << 54;
+            ck_assert_uint_eq(
+                    rps_uses_add_one(uses, draw), rps_uses_add(uses, 1, draw));
+        }
+    }
     ck_assert_uint_eq(rps_uses_add(17, 0, 0), 17);
 }
 END_TEST
