@@ -15,6 +15,14 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+/**
+ * Bytes: no table works within less. Four regions of 2 MiB: one for its
+ * index, one for its rows, one for what is smaller than a page, and the first
+ * 16 rows of each of 64 shards, which are one region at least. What a table
+ * of long rows or with a sketch needs beyond it is known when it is made.
+ */
+#define RPS_MEMORY_LIMIT_MIN ((uint64_t)8 << 20)
+
 /** New canonical text; free(). NULL: no memory. */
 char *rps_spec_to_json(const rps_table_spec *spec);
 

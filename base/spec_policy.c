@@ -38,6 +38,12 @@ check_bounds(const rps_table_spec *spec, struct rps_error *error)
                     rules[i].when);
         }
     }
+    if (spec->memory_limit != 0 && spec->memory_limit < RPS_MEMORY_LIMIT_MIN) {
+        return rps_fail(error, RPS_E_INVAL,
+                "table %s: memory_limit is %" PRIu64
+                " bytes: any table needs %" PRIu64 " at least (0: no limit)",
+                spec->name, spec->memory_limit, RPS_MEMORY_LIMIT_MIN);
+    }
     return RPS_OK;
 }
 

@@ -114,6 +114,7 @@ send_all(rps_client *client, struct work *work)
         return rps_client_nomem();
     }
     ticket->work = work;
+    ticket->asked = &work->table;
     rps_outbox_init(&outbox);
     status = rps_pack_all(&pack);
     if (status != RPS_OK) {

@@ -7,6 +7,7 @@
 
 #include "client/watch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,6 +292,40 @@ clean(char *text)
     }
 }
 
+/* Servers know a table that is not there by its id alone: name it. NULL: it
+ * is not that, or of no table that is known here. New. */
+static char *
+name_missing(const struct rps_ticket_state *ticket, uint32_t ps,
+        const struct rps_message *reply, const char *text)
+{
+    const rps_embedding_table *table = ticket->client->tables;
+    struct rps_error words = {{0}};
+    unsigned long long id = 0;
+    int read = 0;
+
+    if (reply->header.status != RPS_E_NOT_FOUND || text == NULL ||
+            sscanf(text, "table %16llx is not open here%n", &id, &read) != 1 ||
+            read == 0) {
+        return NULL;
+    }
+    if (ticket->asked != NULL && ticket->asked->id == id) {
+        (void)rps_fail(&words, RPS_E_NOT_FOUND, "there is no table %s at PS %u",
+                ticket->asked->spec.name, ps);
+        return strdup(words.text);
+    }
+    while (table != NULL && table->id != id) {
+        table = table->next;
+    }
+    if (table == NULL) {
+        return NULL;
+    }
+    (void)rps_fail(&words, RPS_E_NOT_FOUND,
+            "table %s is not open here any more: it was dropped, or the "
+            "server began anew; open it again",
+            table->spec.name);
+    return strdup(words.text);
+}
+
 static void
 refused(struct rps_ticket_state *ticket, const struct rps_channel *channel,
         const struct rps_message *reply)
@@ -298,7 +333,12 @@ refused(struct rps_ticket_state *ticket, const struct rps_channel *channel,
     struct rps_error error;
     rps_status status = (rps_status)reply->header.status;
     char *text = rps_message_text(reply);
+    char *named = name_missing(ticket, channel->ps, reply, text);
 
+    if (named != NULL) {
+        free(text);
+        text = named;
+    }
     if (text != NULL) {
         clean(text);
     }

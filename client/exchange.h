@@ -64,6 +64,7 @@ struct rps_ticket_state {
     bool narrow; /* one PS matters: another's loss does not end it */
     rps_status status;
     struct rps_error error;
+    const rps_embedding_table *asked; /* by name, not opened; NULL: none */
     void *work; /* of the call: arrays, plan; released by `release` */
     /** All replies are in and fine: write the result. */
     rps_status (*finish)(

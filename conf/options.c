@@ -5,6 +5,7 @@
  * of a stronger origin, so the order of reading does not matter.
  */
 #include "base/log.h"
+#include "base/spec.h"
 #include "conf/cluster_internal.h"
 #include "conf/options_reader.h"
 
@@ -233,6 +234,23 @@ log_notes(const struct rps_options *options, uint32_t scope)
     }
 }
 
+/* A server that no table could be opened on is a slip. */
+static int
+check_memory(const struct rps_reader *reader)
+{
+    const uint64_t limit = reader->options->memory_limit;
+
+    if (limit == 0 || limit >= RPS_MEMORY_LIMIT_MIN ||
+            (reader->scope & (RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH)) == 0) {
+        return RPS_EXIT_GO_ON;
+    }
+    return rps_reader_refuse(reader, RPS_EXIT_USAGE,
+            "--memory-limit is %llu bytes: a server needs %lluMiB at least "
+            "for one empty table (0: no limit)",
+            (unsigned long long)limit,
+            (unsigned long long)(RPS_MEMORY_LIMIT_MIN >> 20));
+}
+
 int
 rps_options_read(struct rps_options *options, uint32_t scope,
         const char *program, const char *usage, bool stop_at_operand, int argc,
@@ -260,6 +278,9 @@ rps_options_read(struct rps_options *options, uint32_t scope,
     }
     if (code == RPS_EXIT_GO_ON) {
         code = resolve(&reader);
+    }
+    if (code == RPS_EXIT_GO_ON) {
+        code = check_memory(&reader);
     }
     if (code == RPS_EXIT_GO_ON && !options->check_config) {
         log_notes(options, scope); /* --check-config prints them */

@@ -47,7 +47,7 @@
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, auth, CHOICE, "", "", "|none", "none: serve any peer also on a non-loopback address") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, loops, U64, "0", "threads", "0..64", "event loops; 0: one a core, at most 8") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, connections_max, U64, "4096", "connections", "1..1000000", "connections served at once") \
-  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together; 0: no limit") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together, 8MiB at least; 0: no limit") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, numa, CHOICE, "off", "", "off|interleave|bind", "where memory of tables lies: off, as it comes; over all nodes; or on that of the asking thread") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_timeout, SECONDS, "25", "s", "0..86400", "longest time from SIGTERM to exit") \
   X(RPS_SCOPE_TRAIN, model, CHOICE, "dlrm", "", "dlrm|little_demo", "what to train") \

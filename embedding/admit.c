@@ -90,9 +90,10 @@ rps_admit_prepare(struct rps_table *table)
     const bool sketch = !rps_admits_all(table) && uses_sketch(table);
 
     if (sketch && table->sketch == NULL) {
-        table->sketch = rps_sketch_create(&table->budget);
-        if (table->sketch == NULL) {
-            return RPS_E_NOMEM;
+        const rps_status status =
+                rps_sketch_create(&table->sketch, &table->budget);
+        if (status != RPS_OK) {
+            return status;
         }
     }
     if (!sketch) {

@@ -5,6 +5,10 @@
 
 #include "embedding/table_impl.h"
 
+/** Bytes that a table of such rows and such a policy needs to work at all. */
+uint64_t rps_table_least_limit(
+        const struct rps_table *table, const rps_table_spec *spec);
+
 /** INVAL naming the least memory_limit that a table of such rows can have. */
 rps_status rps_table_check_limit(const struct rps_table *table,
         const rps_table_spec *spec, struct rps_error *error);

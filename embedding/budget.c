@@ -54,6 +54,43 @@ rps_budget_adopt(struct rps_budget *budget, struct rps_budget *parent)
 }
 
 bool
+rps_budget_join(struct rps_budget *budget, struct rps_budget *parent)
+{
+    const uint64_t used =
+            atomic_load_explicit(&budget->used, memory_order_relaxed);
+
+    if (!rps_budget_take(parent, used)) {
+        return false;
+    }
+    budget->parent = parent;
+    return true;
+}
+
+uint64_t
+rps_budget_left(const struct rps_budget *budget)
+{
+    const uint64_t limit =
+            atomic_load_explicit(&budget->limit, memory_order_relaxed);
+    const uint64_t used =
+            atomic_load_explicit(&budget->used, memory_order_relaxed);
+
+    return limit == 0 ? UINT64_MAX : limit < used ? 0 : limit - used;
+}
+
+const struct rps_budget *
+rps_budget_tightest(const struct rps_budget *budget)
+{
+    const struct rps_budget *tightest = budget;
+
+    for (; budget != NULL; budget = budget->parent) {
+        if (rps_budget_left(budget) < rps_budget_left(tightest)) {
+            tightest = budget;
+        }
+    }
+    return tightest;
+}
+
+bool
 rps_budget_take(struct rps_budget *budget, uint64_t bytes)
 {
     if (!take_one(budget, bytes)) {

@@ -30,6 +30,15 @@ void rps_budget_init(
  */
 void rps_budget_adopt(struct rps_budget *budget, struct rps_budget *parent);
 
+/** The same; false: what is taken exceeds the parent's, nothing was done. */
+bool rps_budget_join(struct rps_budget *budget, struct rps_budget *parent);
+
+/** Bytes that may be taken at this level; UINT64_MAX: it has no limit. */
+uint64_t rps_budget_left(const struct rps_budget *budget);
+
+/** Of it and those above it the one with the fewest bytes left. */
+const struct rps_budget *rps_budget_tightest(const struct rps_budget *budget);
+
 /** False: it would exceed a limit, nothing was taken. */
 bool rps_budget_take(struct rps_budget *budget, uint64_t bytes);
 void rps_budget_give(struct rps_budget *budget, uint64_t bytes);

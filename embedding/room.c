@@ -182,6 +182,27 @@ unmake(struct rps_room *room)
     }
 }
 
+/* New keys of a request that is refused whole; each as often as it has it. */
+static uint64_t
+missing(const struct rps_room *room)
+{
+    uint64_t count = 0;
+
+    for (size_t s = 0; s < room->table->shard_count; s++) {
+        struct rps_shard *shard = &room->table->shards[s];
+        pthread_mutex_lock(&shard->lock);
+        for (size_t i = room->starts[s]; i < room->starts[s + 1]; i++) {
+            const struct rps_index_place place = rps_index_find(
+                    &shard->index, room->hashes[i], room->keys[i]);
+            if (place.row == 0 && is_admitted_locked(room, shard, i)) {
+                count++;
+            }
+        }
+        pthread_mutex_unlock(&shard->lock);
+    }
+    return count;
+}
+
 /* The lock is held until the end: no one erases what was made. */
 static rps_status
 make(struct rps_room *room)
@@ -199,6 +220,9 @@ make(struct rps_room *room)
     }
     if (status != RPS_OK) {
         unmake(room);
+    }
+    if (status == RPS_E_LIMIT) {
+        rps_count(&room->table->dropped, missing(room));
     }
     return status;
 }

@@ -38,31 +38,36 @@ rps_sketch_bytes(struct rps_sketch *sketch)
     return atomic_load_explicit(&sketch->bytes, memory_order_relaxed);
 }
 
-struct rps_sketch *
-rps_sketch_create(struct rps_budget *budget)
+rps_status
+rps_sketch_create(struct rps_sketch **sketch_out, struct rps_budget *budget)
 {
     struct rps_sketch *sketch = calloc(1, sizeof(*sketch));
+    rps_status status = RPS_E_NOMEM;
     unsigned made = 0;
 
+    *sketch_out = NULL;
     if (sketch == NULL) {
-        return NULL;
+        return status;
     }
     sketch->budget = budget;
     while (made < LOCK_COUNT &&
             pthread_mutex_init(&sketch->locks[made], NULL) == 0) {
         made++;
     }
-    if (made == LOCK_COUNT &&
-            (budget == NULL ||
-                    rps_budget_take(budget, RPS_SKETCH_BUDGET_BYTES))) {
-        sketch->bytes = sizeof(*sketch);
-        return sketch;
+    if (made == LOCK_COUNT) {
+        if (budget == NULL ||
+                rps_budget_take(budget, RPS_SKETCH_BUDGET_BYTES)) {
+            sketch->bytes = sizeof(*sketch);
+            *sketch_out = sketch;
+            return RPS_OK;
+        }
+        status = RPS_E_LIMIT;
     }
     while (made > 0) {
         pthread_mutex_destroy(&sketch->locks[--made]);
     }
     free(sketch);
-    return NULL;
+    return status;
 }
 
 void

@@ -39,8 +39,9 @@ struct rps_sketch;
  * keys that are not counted would never be admitted. */
 #define RPS_SKETCH_BUDGET_BYTES ((uint64_t)33 << 20)
 
-/** NULL: no memory, or the budget (NULL: no limit) has no room for it. */
-struct rps_sketch *rps_sketch_create(struct rps_budget *budget);
+/** Errors: NOMEM, LIMIT (the budget, if not NULL, has no room for it). */
+RPS_NODISCARD rps_status rps_sketch_create(
+        struct rps_sketch **sketch_out, struct rps_budget *budget);
 void rps_sketch_destroy(struct rps_sketch *sketch);
 
 uint32_t rps_sketch_get(struct rps_sketch *sketch, uint64_t hash);

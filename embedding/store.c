@@ -154,9 +154,6 @@ add(struct rps_store *store, struct rps_table *table, bool policy_open)
     const uint64_t id = rps_table_id_of(table);
     const size_t at = lower_bound(store, id);
 
-    if (store->budget != NULL) {
-        rps_table_join_budget(table, store->budget);
-    }
     memmove(store->entries + at + 1, store->entries + at,
             (store->count - at) * sizeof(*store->entries));
     store->entries[at] = (struct entry){
@@ -257,8 +254,14 @@ rps_store_open_table(struct rps_store *store, const rps_table_spec *spec,
                 error, status, "table %s: no memory to add it", spec->name);
     }
     status = rps_table_create(table_out, spec, store->job_seed, error);
+    if (status == RPS_OK && store->budget != NULL) {
+        status = rps_table_enter_budget(*table_out, store->budget, error);
+    }
     if (status == RPS_OK) {
         add(store, *table_out, false);
+    } else {
+        rps_table_destroy(*table_out);
+        *table_out = NULL;
     }
     return status;
 }
@@ -273,6 +276,9 @@ rps_store_add_restored(struct rps_store *store, struct rps_table *table)
     }
     status = make_room(store);
     if (status == RPS_OK) {
+        if (store->budget != NULL) {
+            rps_table_join_budget(table, store->budget);
+        }
         add(store, table, true);
     }
     return status;

@@ -33,7 +33,7 @@ struct rps_table_stats {
     uint64_t inserted;
     uint64_t nonfinite;       /* contributions to a row that were refused */
     uint64_t unadmitted;      /* keys of pushes that were only counted */
-    uint64_t dropped;         /* keys of pushes without room (drop_new) */
+    uint64_t dropped;         /* new keys without room, see apply */
     uint64_t erased;          /* rows, by rps_table_erase() */
     uint64_t evicted_cold;    /* rows, for being idle too long */
     uint64_t evicted_full;    /* rows, to stay within a budget */
@@ -55,8 +55,14 @@ void rps_table_destroy(struct rps_table *table);
 /**
  * Count what the table takes against the server's budget, too, which outlives
  * it. Once, while no other call on the table runs.
+ *
+ * join: also where that exceeds its limit (a table that was restored).
+ * enter: LIMIT, naming the least one, where it does or where no table like
+ *        this could work; the table has no part in it then.
  */
 void rps_table_join_budget(struct rps_table *table, struct rps_budget *server);
+rps_status rps_table_enter_budget(struct rps_table *table,
+        struct rps_budget *server, struct rps_error *error);
 
 /**
  * The clocks have come this far: what is written, pushed or erased from here
@@ -91,7 +97,8 @@ rps_status rps_table_set_policy(struct rps_table *table,
  *
  * Threads: no other call on the table may run meanwhile.
  * Errors:  INVAL, UNSUPPORTED (rps_table_spec_check), MISMATCH naming the
- *          identity field that differs; nothing was changed.
+ *          identity field that differs, LIMIT (no room for a sketch), NOMEM;
+ *          nothing was changed.
  */
 rps_status rps_table_alter(struct rps_table *table, const rps_table_spec *spec,
         struct rps_now now, struct rps_error *error);
@@ -158,7 +165,8 @@ struct rps_apply_report {
  * gives way; where none may (refuse, keep_min_rows) the update is LIMIT and
  * changes no row of its keys; what gave way before stays gone. With drop_new
  * (a sync step, which was acknowledged already) such keys alone are dropped,
- * existing keys are stepped, and the update is OK.
+ * existing keys are stepped, and the update is OK. `dropped` of the stats
+ * counts these keys, and all new keys of an update or assign that is LIMIT.
  *
  * Threads: any; a row's step is atomic. Errors, no row was changed: NOMEM,
  * LIMIT (2^32 - 1 gradients at once; no room: see above). Keys of a dense
@@ -230,7 +238,8 @@ rps_status rps_table_visit(struct rps_table *table,
         void *context);
 
 /**
- * LIMIT, in words: what rps_table_apply() met where the budget has no room.
+ * LIMIT, in words: what rps_table_apply() met where the budget has no room:
+ * whose limit it is, why no row gives way, and what can be done.
  */
 rps_status rps_table_fail_full(
         const struct rps_table *table, struct rps_error *error);

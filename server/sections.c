@@ -217,9 +217,9 @@ check_part(struct rps_service *service, const struct rps_message *message,
     part->table = rps_store_find(service->store, part->table_id);
     if (part->table == NULL) {
         return rps_fail(error, RPS_E_NOT_FOUND,
-                "%s: table %016" PRIx64
+                "table %016" PRIx64
                 " is not open here: GET_EMBEDDING_TABLE comes first",
-                rps_opcode_str(message->header.opcode), part->table_id);
+                part->table_id);
     }
     part->spec = rps_table_spec_of(part->table);
     status = check_arrays(part, error);

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,7 @@ report_refused(struct rps_service *service, struct rps_table *table,
 {
     const char *name = rps_table_spec_of(table)->name;
     struct rps_changes *changes;
+    struct rps_error why = {.text = ""};
     bool nonfinite = false, full = false;
 
     pthread_mutex_lock(&service->lock);
@@ -90,36 +92,38 @@ report_refused(struct rps_service *service, struct rps_table *table,
                 name, report->nonfinite_key, update->step);
     }
     if (full) {
+        (void)rps_table_fail_full(table, &why);
         rps_service_event(service, RPS_LOG_WARN, "table_full",
                 "table %s: no room for %" PRIu64 " new keys at step %" PRIu64
-                ", their gradients were dropped: raise memory_limit, or set "
-                "on_full to evict-lru; STAT counts further ones",
-                name, report->dropped, update->step);
+                ", their gradients were dropped; %s; STAT counts further ones",
+                name, report->dropped, update->step, why.text);
     }
 }
 
+/* `done`: tables that this call has stepped. */
 static rps_status
 fail_apply(const struct rps_service *service, rps_status status, uint64_t step,
-        size_t table, struct rps_error *error)
+        size_t table, size_t done, struct rps_error *error)
 {
-    const char *name =
+    const struct rps_table *failed =
             table < rps_store_count(service->store)
-                    ? rps_table_spec_of(rps_store_at(service->store, table))
-                              ->name
-                    : "?";
+                    ? rps_store_at(service->store, table)
+                    : NULL;
+    struct rps_error why = {.text = "no memory to apply it"};
+    char others[64] = "";
 
-    if (status == RPS_E_LIMIT) {
-        return rps_fail(error, status,
-                "step %" PRIu64 ": table %s has no room for the new rows of "
-                "this push, and on_full lets none go: raise memory_limit, or "
-                "set on_full to evict-lru, or erase rows; %zu tables have the "
-                "step",
-                step, name, table);
+    if (done > 0) {
+        snprintf(others, sizeof(others), "; %zu other tables have the step",
+                done);
     }
-    return rps_fail(error, status,
-            "step %" PRIu64 ": no memory to apply it to table %s; %zu tables "
-            "before it have it",
-            step, name, table);
+    if (status == RPS_E_LIMIT && failed != NULL) {
+        (void)rps_table_fail_full(failed, &why);
+    } else if (failed != NULL) {
+        (void)rps_fail(&why, status, "no memory to apply it to table %s",
+                rps_table_spec_of(failed)->name);
+    }
+    return rps_fail(error, status, "step %" PRIu64 ": %.800s%s", step, why.text,
+            others);
 }
 
 /* Sections of one table in all messages, in their order. */
@@ -164,6 +168,7 @@ rps_apply_messages(struct rps_service *service,
     struct rps_contribution *contributions =
             calloc(count + 1, sizeof(*contributions));
     rps_status status = contributions != NULL ? RPS_OK : RPS_E_NOMEM;
+    size_t done = 0;
 
     for (; status == RPS_OK && *next_table < rps_store_count(service->store);
             ++*next_table) {
@@ -180,6 +185,7 @@ rps_apply_messages(struct rps_service *service,
         if (status != RPS_OK) {
             break;
         }
+        done++;
         rps_changes_add(service, table_id, report.applied);
         if (report.nonfinite > 0 || report.dropped > 0) {
             report_refused(service, table, &update, &report);
@@ -187,7 +193,8 @@ rps_apply_messages(struct rps_service *service,
     }
     free(contributions);
     if (status != RPS_OK) {
-        return fail_apply(service, status, base->step, *next_table, error);
+        return fail_apply(
+                service, status, base->step, *next_table, done, error);
     }
     return RPS_OK;
 }

@@ -57,12 +57,16 @@ exit_code(const struct rps_run *run, rps_status status)
     switch (status) {
     case RPS_OK:
         return rps_stop_signal() != 0 ? 128 + rps_stop_signal() : EX_OK;
-    case RPS_E_NOT_FOUND:
-        return EX_NOINPUT;
+    case RPS_E_NOT_FOUND: /* later: of a table that was dropped */
+        return run->running && !run->data_failed ? EX_SOFTWARE : EX_NOINPUT;
     case RPS_E_IO:
         return run->data_failed ? EX_NOINPUT : EX_IOERR;
-    case RPS_E_INVAL:
     case RPS_E_LIMIT:
+        if (run->running && !run->data_failed) {
+            return EX_SOFTWARE; /* of a server's memory */
+        }
+        return run->data_failed ? EX_DATAERR : EX_USAGE;
+    case RPS_E_INVAL:
         return run->data_failed ? EX_DATAERR : EX_USAGE;
     case RPS_E_NONFINITE: /* start values */
         return run->data_failed ? EX_DATAERR : EX_SOFTWARE;

@@ -28,6 +28,7 @@ struct rps_run {
     struct rps_tables tables;
     struct rps_report *report; /* the chief's; others: quiet */
     bool data_failed;          /* the failure in hand is the data's */
+    bool running;              /* tables are open and in use */
     struct rps_error error;    /* of the failure in hand */
 };
 

@@ -292,6 +292,7 @@ train(struct rps_loop *loop)
         return leave_idle(loop);
     }
     rps_report_start(loop->run->report);
+    loop->run->running = true;
     while (status == RPS_OK && !loop->left) {
         status = one_step(loop);
     }

@@ -150,7 +150,8 @@ def test_erase_refuses_what_is_no_key(cluster):
         run = recps("erase", "emb", word, *hosts)
         assert run.returncode == 64, (word, run.stderr)
     assert recps("erase", "emb", *hosts).returncode == 64
-    failure(70, "RPS_E_NOT_FOUND", "erase", "emb", "1", *hosts)
+    assert "there is no table emb at PS" in failure(
+        70, "RPS_E_NOT_FOUND", "erase", "emb", "1", *hosts)
 
 
 # ---- evict ----
@@ -265,12 +266,12 @@ def test_hostile_texts_are_refused_in_words(recpsd, opcode, words):
 # ---- limits and places of memory ----
 
 def test_a_server_refuses_what_exceeds_its_memory():
-    flags = ["--memory-limit", "4m", "--numa", "interleave"]
+    flags = ["--memory-limit", "10m", "--numa", "interleave"]
     with programs.Recpsd(*flags) as server, server.connect() as connection:
         table = connection.table("wide", 1024, initializer="zeros")
         gradients = struct.pack("<1024f", *[1.0] * 1024)
         statuses = []
-        while len(statuses) < 2048 and wire.LIMIT not in statuses:
+        while len(statuses) < 4096 and wire.LIMIT not in statuses:
             reply = connection.call(wire.PUSH, [
                 wire.section(wire.KEYS, struct.pack("<Q", len(statuses)),
                              table_id=table, count=1),
@@ -279,9 +280,11 @@ def test_a_server_refuses_what_exceeds_its_memory():
             statuses.append(reply.status)
         assert statuses[-1] == wire.LIMIT and len(statuses) > 100
         assert "table wide has no room" in reply.text
+        assert "the server's memory limit" in reply.text
         stat = server.stat()
-        assert stat["memory_limit"] == 4 << 20
-        assert 0 < stat["memory_used"] <= 4 << 20
+        assert stat["tables"][0]["dropped"] == 1
+        assert stat["memory_limit"] == 10 << 20
+        assert 0 < stat["memory_used"] <= 10 << 20
         # where it is served, also with a table that is full
         reply = connection.call(wire.LOOKUP, [
             wire.section(wire.KEYS, struct.pack("<Q", 0), table_id=table,
@@ -292,6 +295,8 @@ def test_a_server_refuses_what_exceeds_its_memory():
 
 def test_the_limit_of_memory_is_checked():
     for flags, word in ((["--memory-limit", "lots"], "memory"),
+                        (["--memory-limit", "1k"], "8MiB"),
+                        (["--memory-limit", "8191k"], "8MiB"),
                         (["--numa", "everywhere"], "off|interleave|bind")):
         server = programs.Recpsd(*flags)
         with pytest.raises(RuntimeError, match="did not start") as error:

@@ -348,6 +348,22 @@ LONG_RUN = ["--data", "synthetic:rows=20000", "--epochs", 100000,
             "--log-every", 10]
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_dropped_table_stops_the_run_by_its_name(recpsd, mode):
+    process = start_worker(recpsd, 0, "--mode", mode, *LONG_RUN, workers=1)
+    try:
+        wait_for_line(process, "step 10 ")
+        trainer.run([programs.RECPS, "drop", "emb",
+                     "--ps-hosts", f"127.0.0.1:{recpsd.port}"])
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 70, rest
+        assert "table emb " in rest and "open here" in rest, rest
+        assert "PUSH_GRADIENTS: PUSH" not in rest, rest
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_dead_server_stops_the_workers_with_words():
     process = start_launch(*LONG_RUN)
     try:
@@ -378,10 +394,11 @@ def test_sigterm_at_the_chief_saves_and_ends_the_job(tmp_path, mode):
         process.wait()
 
 
-def start_worker(server, index, *flags):
-    """One of two workers of a server, outside `recps launch`."""
+def start_worker(server, index, *flags, workers=2):
+    """One of the workers of a server, outside `recps launch`."""
     config = {"cluster": {"ps": [f"127.0.0.1:{server.port}"],
-                          "worker": ["127.0.0.1:1", "127.0.0.1:2"]},
+                          "worker": [f"127.0.0.1:{port + 1}"
+                                     for port in range(workers)]},
               "task": {"type": "worker", "index": index}}
     return subprocess.Popen(
         [str(word) for word in (trainer.TRAIN, *flags)],

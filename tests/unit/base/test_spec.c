@@ -190,6 +190,11 @@ START_TEST(policy_fields_have_bounds_that_are_named)
     assert_refused(&spec, (const char *const[]){"keep_min_rows",
                                   "9223372036854775808", "in [0"});
     spec = good();
+    spec.memory_limit = RPS_MEMORY_LIMIT_MIN - 1;
+    assert_refused(&spec, (const char *const[]){"memory_limit is 8388607",
+                                  "8388608 at least", "0: no limit"});
+    spec.memory_limit = RPS_MEMORY_LIMIT_MIN;
+    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
     spec.memory_limit = (uint64_t)INT64_MAX + 1;
     assert_refused(&spec, (const char *const[]){"memory_limit",
                                   "9223372036854775808", "in [0"});

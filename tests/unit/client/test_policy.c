@@ -242,7 +242,12 @@ START_TEST(a_dropped_table_is_gone_for_every_client)
     must(rps_drop_table(second, "emb", &rows));
     ck_assert_uint_eq(rows, N);
     must_fail(rps_embedding_lookup(mine, 1, keys, row), RPS_E_NOT_FOUND,
-            "GET_EMBEDDING_TABLE comes first");
+            ": EMBEDDING_LOOKUP: table emb is not open here any more");
+    must_fail(rps_push_gradients(mine, 1, 1, keys, values, NAN),
+            RPS_E_NOT_FOUND,
+            ": PUSH_GRADIENTS: table emb is not open here any more");
+    must_fail(rps_erase_rows(client, "emb", 1, keys, &rows), RPS_E_NOT_FOUND,
+            ": ERASE: there is no table emb at PS ");
     must_fail(rps_embedding_lookup(theirs, 1, keys, row), RPS_E_NOT_FOUND,
             "emb was dropped");
     must_fail(rps_drop_table(client, "emb", &rows), RPS_E_NOT_FOUND,

@@ -74,10 +74,62 @@ START_TEST(a_push_beyond_the_limit_is_refused_and_changes_nothing)
     ck_assert_uint_eq(rows_of(table), next - 512);
     ck_assert_uint_eq(before.low, rps_table_digest(table).low);
     ck_assert_int_eq(rps_table_fail_full(table, &error), RPS_E_LIMIT);
-    ck_assert_ptr_nonnull(strstr(error.text, "8388608"));
-    ck_assert_ptr_nonnull(strstr(error.text, "refuse"));
+    ck_assert_ptr_nonnull(strstr(error.text, "its memory_limit of 8388608"));
+    ck_assert_ptr_nonnull(strstr(error.text, "on_full is refuse"));
+    ck_assert_uint_eq(stats_of(table).dropped, 512); /* all were new */
     /* rows that are there go on */
     ck_assert_uint_eq(push_ok(table, 2, 1, &(uint64_t){5}, NULL).applied, 1);
+    rps_table_destroy(table);
+}
+END_TEST
+
+/* The words of a push of n keys that is LIMIT; each has but new keys. */
+static struct rps_error
+words_of_push(struct rps_table *table, uint64_t first, size_t n)
+{
+    struct rps_error error = {.text = ""};
+    struct rps_apply_report report;
+    uint64_t *keys = calloc(n, sizeof(*keys));
+
+    ck_assert_ptr_nonnull(keys);
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = first + i;
+    }
+    ck_assert_int_eq(
+            push_at(table, (struct rps_now){.step = 1}, n, keys, NULL, &report),
+            RPS_E_LIMIT);
+    ck_assert_int_eq(rps_table_fail_full(table, &error), RPS_E_LIMIT);
+    free(keys);
+    return error;
+}
+
+START_TEST(a_limit_names_its_reason)
+{
+    rps_table_spec spec = spec_within(8 * MIB, RPS_ON_FULL_EVICT_LRU);
+    struct rps_table *table = table_of(&spec);
+    struct rps_error error = words_of_push(table, 0, 200000);
+    struct rps_budget server;
+
+    ck_assert_ptr_nonnull(strstr(error.text, "its memory_limit of 8388608"));
+    ck_assert_ptr_nonnull(strstr(error.text, "push fewer new keys"));
+    ck_assert_ptr_null(strstr(error.text, "on_full"));
+    ck_assert_uint_eq(stats_of(table).dropped, 200000);
+    rps_table_destroy(table);
+
+    spec.keep_min_rows = 1000000;
+    table = table_of(&spec);
+    error = words_of_push(table, 0, 200000);
+    ck_assert_ptr_nonnull(strstr(error.text, "keep_min_rows is 1000000"));
+    ck_assert_ptr_null(strstr(error.text, "on_full"));
+    rps_table_destroy(table);
+
+    spec = spec_within(0, RPS_ON_FULL_REFUSE);
+    table = table_of(&spec);
+    rps_budget_init(&server, NULL, 9 * MIB);
+    ck_assert_int_eq(rps_table_enter_budget(table, &server, NULL), RPS_OK);
+    error = words_of_push(table, 0, 200000);
+    ck_assert_ptr_nonnull(strstr(error.text, "the server's memory limit"));
+    ck_assert_ptr_nonnull(strstr(error.text, "of 9437184 bytes"));
     rps_table_destroy(table);
 }
 END_TEST
@@ -439,6 +491,7 @@ main(void)
 #endif
 
     tcase_set_timeout(tc, 300);
+    tcase_add_test(tc, a_limit_names_its_reason);
     tcase_add_test(tc, a_limit_that_is_too_small_names_the_least_one);
     tcase_add_test(tc, a_push_beyond_the_limit_is_refused_and_changes_nothing);
     tcase_add_test(tc, a_push_while_chunks_are_drained_is_not_refused);

@@ -30,6 +30,15 @@ take(struct rps_counts *counts, uint64_t key)
     return rps_counts_take(counts, rps_key_hash(key, 0), key);
 }
 
+static struct rps_sketch *
+sketch_of(struct rps_budget *budget)
+{
+    struct rps_sketch *sketch = NULL;
+
+    ck_assert_int_eq(rps_sketch_create(&sketch, budget), RPS_OK);
+    return sketch;
+}
+
 START_TEST(every_key_can_be_counted_and_forgotten)
 {
     struct rps_counts counts;
@@ -189,7 +198,7 @@ START_TEST(a_sketch_never_counts_too_little)
     enum {
         KEYS = 100000 /* 24 a slot: no slot ages */
     };
-    struct rps_sketch *sketch = rps_sketch_create(NULL);
+    struct rps_sketch *sketch = sketch_of(NULL);
     size_t exact = 0;
 
     ck_assert_ptr_nonnull(sketch);
@@ -227,7 +236,7 @@ START_TEST(a_slots_sketch_ages_after_2048_newcomers)
         KEYS = 3000
     };
     static uint64_t hashes[KEYS];
-    struct rps_sketch *sketch = rps_sketch_create(NULL);
+    struct rps_sketch *sketch = sketch_of(NULL);
     size_t known = 0;
 
     ck_assert_ptr_nonnull(sketch);
@@ -249,7 +258,7 @@ END_TEST
 START_TEST(a_sketch_stops_at_255_and_fades_to_nothing)
 {
     const uint64_t hash = rps_key_hash(1, 0);
-    struct rps_sketch *sketch = rps_sketch_create(NULL);
+    struct rps_sketch *sketch = sketch_of(NULL);
     uint64_t empty = 0;
 
     ck_assert_ptr_nonnull(sketch);
@@ -284,8 +293,8 @@ copy_cell(void *context, uint64_t id, uint8_t count)
 
 START_TEST(a_sketch_that_is_visited_and_set_again_is_the_same)
 {
-    struct rps_sketch *from = rps_sketch_create(NULL);
-    struct copy copy = {.to = rps_sketch_create(NULL)};
+    struct rps_sketch *from = sketch_of(NULL);
+    struct copy copy = {.to = sketch_of(NULL)};
 
     ck_assert_ptr_nonnull(from);
     ck_assert_ptr_nonnull(copy.to);
@@ -313,10 +322,11 @@ START_TEST(a_sketch_takes_its_whole_budget_or_is_not_made)
     struct rps_sketch *sketch = NULL;
 
     rps_budget_init(&budget, NULL, RPS_SKETCH_BUDGET_BYTES - 1);
-    ck_assert_ptr_null(rps_sketch_create(&budget));
+    ck_assert_int_eq(rps_sketch_create(&sketch, &budget), RPS_E_LIMIT);
+    ck_assert_ptr_null(sketch);
     ck_assert_uint_eq(budget.used, 0);
     rps_budget_init(&budget, NULL, RPS_SKETCH_BUDGET_BYTES);
-    sketch = rps_sketch_create(&budget);
+    sketch = sketch_of(&budget);
     ck_assert_ptr_nonnull(sketch);
     for (uint64_t key = 0; key < 30000; key++) { /* all slots */
         rps_sketch_add(sketch, rps_key_hash(key, 0), 7);

@@ -4,6 +4,7 @@
 #include "embedding/store.h"
 #include "tests/unit/embedding/fixture.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 static struct rps_store *
@@ -235,6 +236,119 @@ START_TEST(what_all_tables_take_is_counted_in_one_budget)
 }
 END_TEST
 
+static rps_table_spec
+counting_spec(const char *name)
+{
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+
+    snprintf(spec.name, sizeof(spec.name), "%s", name);
+    spec.admission = RPS_ADMISSION_SKETCH;
+    spec.min_used_times = 2;
+    return spec;
+}
+
+START_TEST(a_sketch_that_a_server_has_no_room_for_is_refused_at_creation)
+{
+    const uint64_t limit = (uint64_t)20 << 20;
+    struct rps_store *store = store_new();
+    const rps_table_spec spec = counting_spec("counting");
+    const rps_table_spec second = counting_spec("second");
+    struct rps_error error = {.text = ""};
+    struct rps_table *table = NULL;
+    struct rps_budget server;
+    uint64_t least = 0;
+    uint64_t used = 0;
+
+    rps_budget_init(&server, NULL, limit);
+    rps_store_set_budget(store, &server);
+    ck_assert_int_eq(
+            rps_store_open_table(store, &spec, &table, &error), RPS_E_LIMIT);
+    ck_assert_ptr_null(table);
+    ck_assert_uint_eq(rps_store_count(store), 0);
+    ck_assert_uint_eq(server.used, 0);
+    ck_assert_int_eq(sscanf(strstr(error.text, "--memory-limit to "),
+                             "--memory-limit to %" SCNu64, &least),
+            1);
+    rps_store_destroy(store);
+
+    /* the limit that was named is enough, one byte less is not */
+    store = store_new();
+    rps_budget_init(&server, NULL, least - 1);
+    rps_store_set_budget(store, &server);
+    ck_assert_int_eq(
+            rps_store_open_table(store, &spec, &table, &error), RPS_E_LIMIT);
+    atomic_store(&server.limit, least);
+    table = open_table(store, &spec);
+    used = server.used;
+    ck_assert_uint_le(used, least);
+    /* a second one is not, and takes nothing */
+    ck_assert_int_eq(
+            rps_store_open_table(store, &second, &table, &error), RPS_E_LIMIT);
+    ck_assert_uint_eq(server.used, used);
+    ck_assert_uint_eq(rps_store_count(store), 1);
+    rps_store_destroy(store);
+    ck_assert_uint_eq(server.used, 0);
+}
+END_TEST
+
+static rps_status
+alter_text(struct rps_store *store, struct rps_table *table, const char *text,
+        struct rps_error *error)
+{
+    json_t *set = json_loads(text, 0, NULL);
+    const rps_status status = rps_store_alter(store, rps_table_id_of(table),
+            set, (struct rps_now){.step = 1}, error);
+
+    json_decref(set);
+    return status;
+}
+
+START_TEST(a_sketch_that_finds_no_room_later_is_a_limit_in_words)
+{
+    const rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    const char *sketch = "{\"admission\":\"sketch\",\"min_used_times\":2}";
+    struct rps_store *store = store_new();
+    struct rps_error error = {.text = ""};
+    struct rps_table *table = NULL;
+    struct rps_budget server;
+    uint64_t used = 0;
+
+    rps_budget_init(&server, NULL, (uint64_t)20 << 20);
+    rps_store_set_budget(store, &server);
+    table = open_table(store, &spec);
+    used = server.used;
+    ck_assert_int_eq(alter_text(store, table, sketch, &error), RPS_E_LIMIT);
+    ck_assert_ptr_nonnull(strstr(error.text, "the server's memory limit"));
+    ck_assert_ptr_nonnull(strstr(error.text, "nothing was changed"));
+    ck_assert_uint_eq(server.used, used);
+    ck_assert_int_eq(rps_table_spec_of(table)->admission, RPS_ADMISSION_EXACT);
+    atomic_store(&server.limit, (uint64_t)60 << 20);
+    ck_assert_int_eq(alter_text(store, table, sketch, &error), RPS_OK);
+    rps_store_destroy(store);
+    ck_assert_uint_eq(server.used, 0);
+}
+END_TEST
+
+/* The limit it has is not in the way of the one it gets. */
+START_TEST(a_sketch_and_the_room_for_it_come_together)
+{
+    rps_table_spec spec = spec_of(4, RPS_OPTIMIZER_SGD);
+    struct rps_store *store = store_new();
+    struct rps_error error = {.text = ""};
+    struct rps_table *table = NULL;
+
+    spec.memory_limit = (uint64_t)20 << 20;
+    table = open_table(store, &spec);
+    ck_assert_int_eq(alter_text(store, table,
+                             "{\"admission\":\"sketch\","
+                             "\"min_used_times\":2,"
+                             "\"memory_limit\":67108864}",
+                             &error),
+            RPS_OK);
+    rps_store_destroy(store);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -251,6 +365,11 @@ main(void)
     tcase_add_test(tables,
             an_altered_table_keeps_its_rows_and_opens_with_its_new_spec);
     tcase_add_test(tables, a_removed_table_leaves_the_others_in_their_order);
+    tcase_add_test(tables,
+            a_sketch_that_a_server_has_no_room_for_is_refused_at_creation);
+    tcase_add_test(
+            tables, a_sketch_that_finds_no_room_later_is_a_limit_in_words);
+    tcase_add_test(tables, a_sketch_and_the_room_for_it_come_together);
     tcase_add_test(tables, what_all_tables_take_is_counted_in_one_budget);
     suite_add_tcase(suite, tables);
     return run_suite(suite);

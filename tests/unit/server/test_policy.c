@@ -280,7 +280,7 @@ START_TEST(erase_checks_table_route_and_kind)
     check_refused(&answer, RPS_E_WRONG_ROUTE, "belongs to PS 0");
     answer = wait_answer(
             other, send_erase(other, rps_table_id("nobody"), 1, &none));
-    check_refused(&answer, RPS_E_NOT_FOUND, "ERASE");
+    check_refused(&answer, RPS_E_NOT_FOUND, "is not open here");
     json_decref(answer_of(peer, RPS_OP_GET_EMBEDDING_TABLE,
             "{\"name\":\"w\",\"dimension\":1024,\"optimizer\":\"sgd\","
             "\"initializer\":\"zeros\",\"dense_elements\":2000}"));

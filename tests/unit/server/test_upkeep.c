@@ -188,14 +188,21 @@ START_TEST(upkeep_goes_on_beside_everything)
 END_TEST
 
 static json_int_t
-figure_of(struct peer *peer, const char *name)
+figure_at(struct peer *peer, size_t index, const char *name)
 {
     json_t *stat = stat_of(peer);
-    const json_t *table = json_array_get(json_object_get(stat, "tables"), 0);
+    const json_t *table =
+            json_array_get(json_object_get(stat, "tables"), index);
     const json_int_t value = json_integer_value(json_object_get(table, name));
 
     json_decref(stat);
     return value;
+}
+
+static json_int_t
+figure_of(struct peer *peer, const char *name)
+{
+    return figure_at(peer, 0, name);
 }
 
 static void
@@ -230,10 +237,36 @@ START_TEST(cold_rows_go_by_themselves)
 }
 END_TEST
 
+/* Its first push is of a replica that is behind: the rows are as new as any
+ * that are made now. */
+START_TEST(a_table_begins_at_the_newest_step)
+{
+    struct rps_service *service = service_with_upkeep(NULL, 0);
+    struct peer *peer = peer_greet(service, "none", 0, 0, "1");
+    const uint64_t other = open_table(peer, "other", 1);
+    const float gradient = 1.0f;
+    const uint64_t key = 1;
+
+    push(peer, 100, other, 1, &key, &gradient, 1);
+    try_open(peer);
+    push_to(peer, 1, 0);
+    try_text(peer, RPS_OP_EVICT, "{\"table\":\"emb\"}");
+    ck_assert_int_eq(figure_at(peer, 1, "rows"), KEYS);
+    push(peer, 120, other, 1, &key, &gradient, 1);
+    try_text(peer, RPS_OP_EVICT, "{\"table\":\"emb\"}");
+    ck_assert_int_eq(figure_at(peer, 1, "rows"), KEYS);
+    push(peer, 121, other, 1, &key, &gradient, 1);
+    try_text(peer, RPS_OP_EVICT, "{\"table\":\"emb\"}");
+    ck_assert_int_eq(figure_at(peer, 1, "rows"), 0);
+    peer_close(peer);
+    rps_service_destroy(service);
+}
+END_TEST
+
 /* The server's limit alone: the table has none and lets no row go. */
 START_TEST(a_push_beyond_the_servers_memory_is_refused_in_words)
 {
-    struct rps_service *service = service_with_upkeep(NULL, 4u << 20);
+    struct rps_service *service = service_with_upkeep(NULL, 10u << 20);
     struct peer *peer = peer_greet(service, "none", 0, 0, "1");
     const uint64_t table = open_table(peer, "wide", 1024);
     static float gradients[1024];
@@ -250,13 +283,16 @@ START_TEST(a_push_beyond_the_servers_memory_is_refused_in_words)
         answer_finish(&answer);
     }
     ck_assert_uint_gt(key, 100);
-    ck_assert_uint_le(key, 1024); /* rows of 4 KiB in 4 MiB */
-    check_refused(&answer, RPS_E_LIMIT, "table wide has no room");
+    ck_assert_uint_le(key, 2560); /* rows of 4 KiB in 10 MiB */
+    check_refused(&answer, RPS_E_LIMIT,
+            "the server's memory limit (--memory-limit) of 10485760 bytes is "
+            "reached, and on_full is refuse");
+    ck_assert_int_eq(figure_of(peer, "dropped"), 1);
     stat = stat_of(peer);
-    ck_assert_int_eq(
-            json_integer_value(json_object_get(stat, "memory_limit")), 4 << 20);
+    ck_assert_int_eq(json_integer_value(json_object_get(stat, "memory_limit")),
+            10 << 20);
     ck_assert_int_le(
-            json_integer_value(json_object_get(stat, "memory_used")), 4 << 20);
+            json_integer_value(json_object_get(stat, "memory_used")), 10 << 20);
     json_decref(stat);
     key = 0; /* a row that is there is stepped all the same */
     push(peer, 2, table, 1, &key, gradients, 1024);
@@ -274,6 +310,7 @@ main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, upkeep_goes_on_beside_everything);
     tcase_add_test(tcase, cold_rows_go_by_themselves);
+    tcase_add_test(tcase, a_table_begins_at_the_newest_step);
     tcase_add_test(tcase, a_push_beyond_the_servers_memory_is_refused_in_words);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
