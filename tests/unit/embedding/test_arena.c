@@ -11,6 +11,13 @@
 
 #define RUN_COUNT 3000u
 
+/* An eighth of what was touched stays, where a sanitizer keeps books. */
+#ifdef __SANITIZE_ADDRESS__
+#define BOOKS ((uint64_t)16 << 20)
+#else
+#define BOOKS 0u
+#endif
+
 static struct rps_run runs[RUN_COUNT];
 
 static void
@@ -97,7 +104,7 @@ START_TEST(memory_goes_back_to_the_system_by_regions)
     for (uint32_t i = 160; i < count; i++) {
         rps_arena_give(&arena, &runs[i]);
     }
-    ck_assert_uint_le(resident(), before + ((uint64_t)16 << 20));
+    ck_assert_uint_le(resident(), before + ((uint64_t)16 << 20) + BOOKS);
     for (uint32_t i = 0; i < 160; i++) {
         check(i);
         rps_arena_give(&arena, &runs[i]);
