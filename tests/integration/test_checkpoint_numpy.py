@@ -5,7 +5,6 @@ The test is the chief: it makes the manifest from the answers of PREPARE, so
 every digest here is computed a second time, by other code.
 """
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -13,9 +12,11 @@ import subprocess
 import numpy
 import pytest
 
+import programs
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("RECPS_BUILD", ROOT / "build/release"))
-WRITER = BUILD / "tests/unit/embedding/checkpoint/checkpoint_writer"
+WRITER = (programs.TESTS_BUILD /
+          "tests/unit/embedding/checkpoint/checkpoint_writer")
 PARTS = 3
 STEP = 42
 
