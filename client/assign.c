@@ -110,11 +110,8 @@ prepare(rps_client *client, struct work *work)
 static rps_status
 send_all(rps_client *client, struct work *work)
 {
-    struct rps_outbox outbox;
-    struct rps_ticket_state *ticket = rps_ticket_create(client);
     struct rps_pack pack = {
             .client = client,
-            .outbox = &outbox,
             .request = {.opcode = RPS_OP_ASSIGN, .numbered = true},
             .items = &work->pack,
             .item_count = 1,
@@ -122,20 +119,7 @@ send_all(rps_client *client, struct work *work)
             .write = write_part,
             .work = work,
     };
-    rps_status status;
-
-    if (ticket == NULL) {
-        return rps_client_nomem();
-    }
-    rps_outbox_init(&outbox);
-    status = rps_pack_all(&pack);
-    if (status != RPS_OK) {
-        rps_outbox_abort(client, &outbox);
-        rps_ticket_destroy(ticket);
-        return rps_client_fail(status, "no memory for an assign");
-    }
-    rps_outbox_send(client, &outbox, ticket);
-    return rps_ticket_settle(ticket, client->request_timeout_ms);
+    return rps_pack_exchange(&pack, NULL, "an assign");
 }
 
 rps_status

@@ -95,11 +95,8 @@ fail_partly(const struct work *work, rps_status status)
 static rps_status
 send_all(rps_client *client, struct work *work)
 {
-    struct rps_outbox outbox;
-    struct rps_ticket_state *ticket = rps_ticket_create(client);
-    const struct rps_pack pack = {
+    struct rps_pack pack = {
             .client = client,
-            .outbox = &outbox,
             .request = {.opcode = RPS_OP_ERASE, .numbered = true},
             .items = &work->pack,
             .item_count = 1,
@@ -110,20 +107,7 @@ send_all(rps_client *client, struct work *work)
     };
     rps_status status;
 
-    if (ticket == NULL) {
-        return rps_client_nomem();
-    }
-    ticket->work = work;
-    ticket->asked = &work->table;
-    rps_outbox_init(&outbox);
-    status = rps_pack_all(&pack);
-    if (status != RPS_OK) {
-        rps_outbox_abort(client, &outbox);
-        rps_ticket_destroy(ticket);
-        return rps_client_fail(status, "no memory for an erase");
-    }
-    rps_outbox_send(client, &outbox, ticket);
-    status = rps_ticket_settle(ticket, client->request_timeout_ms);
+    status = rps_pack_exchange(&pack, &work->table, "an erase");
     return status == RPS_OK ? status : fail_partly(work, status);
 }
 

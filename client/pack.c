@@ -193,6 +193,32 @@ rps_pack_all(const struct rps_pack *pack)
     return status;
 }
 
+rps_status
+rps_pack_exchange(struct rps_pack *pack, const rps_embedding_table *asked,
+        const char *what)
+{
+    rps_client *client = pack->client;
+    struct rps_outbox outbox;
+    struct rps_ticket_state *ticket = rps_ticket_create(client);
+    rps_status status;
+
+    if (ticket == NULL) {
+        return rps_client_nomem();
+    }
+    ticket->work = pack->work;
+    ticket->asked = asked;
+    pack->outbox = &outbox;
+    rps_outbox_init(&outbox);
+    status = rps_pack_all(pack);
+    if (status != RPS_OK) {
+        rps_outbox_abort(client, &outbox);
+        rps_ticket_destroy(ticket);
+        return rps_client_fail(status, "no memory for %s", what);
+    }
+    rps_outbox_send(client, &outbox, ticket);
+    return rps_ticket_settle(ticket, client->request_timeout_ms);
+}
+
 void
 rps_pack_keys(struct rps_builder *builder, const struct rps_pack_item *item,
         const struct rps_part *part)

@@ -36,6 +36,14 @@ struct rps_pack {
 /** Build all frames into the outbox. NOMEM, LIMIT: abort the outbox. */
 rps_status rps_pack_all(const struct rps_pack *pack);
 
+/**
+ * Build all frames, send them, wait for the answers: a call that blocks.
+ * pack->outbox is set here; pack->work is the ticket's too. asked: the table
+ * to name if a PS does not know it, or NULL. what: "an erase", for words.
+ */
+rps_status rps_pack_exchange(struct rps_pack *pack,
+        const rps_embedding_table *asked, const char *what);
+
 /** The distinct keys of a part; a copy goes into the frame. */
 void rps_pack_keys(struct rps_builder *builder,
         const struct rps_pack_item *item, const struct rps_part *part);

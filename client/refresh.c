@@ -128,11 +128,8 @@ prepare(rps_embedding_table *table, size_t n, const uint64_t *keys, float *rows,
 static rps_status
 exchange_all(rps_client *client, uint64_t since, struct work *work)
 {
-    struct rps_outbox outbox;
-    struct rps_ticket_state *ticket = rps_ticket_create(client);
     struct rps_pack pack = {
             .client = client,
-            .outbox = &outbox,
             .request = {.opcode = RPS_OP_REFRESH, .step = since},
             .items = &work->pack,
             .item_count = 1,
@@ -141,21 +138,7 @@ exchange_all(rps_client *client, uint64_t since, struct work *work)
             .write = write_part,
             .work = work,
     };
-    rps_status status;
-
-    if (ticket == NULL) {
-        return rps_client_nomem();
-    }
-    ticket->work = work;
-    rps_outbox_init(&outbox);
-    status = rps_pack_all(&pack);
-    if (status != RPS_OK) {
-        rps_outbox_abort(client, &outbox);
-        rps_ticket_destroy(ticket);
-        return rps_client_fail(status, "no memory for a refresh");
-    }
-    rps_outbox_send(client, &outbox, ticket);
-    return rps_ticket_settle(ticket, client->request_timeout_ms);
+    return rps_pack_exchange(&pack, NULL, "a refresh");
 }
 
 /* Duplicates get the row of the first position; returns what changed. */
