@@ -138,6 +138,25 @@ rps_segment_insert(struct rps_segment *segment, uint64_t hash, uint64_t key,
     return (struct rps_index_place){.line = line, .lane = lane, .row = row};
 }
 
+void
+rps_segment_fill(struct rps_segment *segment, uint8_t *filled, uint64_t hash,
+        const struct rps_index_line *from, unsigned from_lane)
+{
+    const uint32_t home = line_number(segment, hash);
+    struct rps_index_line *line = &segment->lines[home];
+    unsigned lane = filled[home];
+
+    for (uint32_t walked = 1; lane == RPS_LINE_KEYS; walked++) {
+        line = line_of_walk(segment, home, walked);
+        lane = filled[line - segment->lines];
+    }
+    line->keys[lane] = from->keys[from_lane];
+    line->rows[lane] = from->rows[from_lane];
+    line->meta[lane] = from->meta[from_lane];
+    filled[line - segment->lines]++;
+    segment->count++;
+}
+
 rps_status
 rps_index_insert(struct rps_index *index, uint64_t hash, uint64_t key,
         uint32_t row, uint64_t kept, struct rps_index_place *place_out)

@@ -102,21 +102,44 @@ take_lines(struct rps_arena *arena, struct rps_segment *segment, uint32_t lines)
     return status;
 }
 
+/* Which half of it a key of a segment belongs to: the next bit. */
+static unsigned
+half_of(const struct rps_index *index, const struct rps_segment *whole,
+        uint64_t hash)
+{
+    return (unsigned)(hash << index->skip << whole->depth >> 63);
+}
+
+static void
+hash_line(const struct rps_index *index, const struct rps_index_line *line,
+        uint64_t *hashes)
+{
+    rps_key_hashes(RPS_LINE_KEYS, line->keys, index->job_seed, hashes);
+}
+
+/* Into to[0], or, where a segment is split, into to[0] and to[1]. All three
+ * are gone through once, from front to back: the order of keys in lines is
+ * that of their hashes, nearly. */
 static void
 move_keys(const struct rps_index *index, const struct rps_segment *from,
-        struct rps_segment *to, const struct rps_segment *only)
+        struct rps_segment *to, bool splits)
 {
+    uint8_t filled[2][LINES_MAX];
+    uint64_t hashes[RPS_LINE_KEYS];
+
+    memset(filled[0], 0, to[0].line_count);
+    if (splits) {
+        memset(filled[1], 0, to[1].line_count);
+    }
     for (uint32_t i = 0; i < from->line_count; i++) {
         const struct rps_index_line *line = &from->lines[i];
+        hash_line(index, line, hashes);
         for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
-            uint64_t hash = 0;
-            if (line->rows[lane] == 0) {
-                continue;
-            }
-            hash = rps_key_hash(line->keys[lane], index->job_seed);
-            if (only == NULL || rps_segment_holds(index, only, hash)) {
-                rps_segment_insert(to, hash, line->keys[lane], line->rows[lane],
-                        line->meta[lane]);
+            const unsigned half =
+                    splits ? half_of(index, from, hashes[lane]) : 0;
+            if (line->rows[lane] != 0) {
+                rps_segment_fill(
+                        &to[half], filled[half], hashes[lane], line, lane);
             }
         }
     }
@@ -137,7 +160,7 @@ replace(struct rps_index *index, struct rps_segment *segment,
 {
     struct rps_segment old = *segment;
 
-    move_keys(index, &old, fresh, NULL);
+    move_keys(index, &old, fresh, false);
     assert(fresh->count == old.count);
     *segment = *fresh;
     index->line_count += fresh->line_count;
@@ -229,21 +252,24 @@ double_doors(struct rps_index *index)
     return RPS_OK;
 }
 
-static uint32_t
-count_held(const struct rps_index *index, const struct rps_segment *from,
-        const struct rps_segment *half)
+/* counts[2]: keys of each half. */
+static void
+count_halves(const struct rps_index *index, const struct rps_segment *whole,
+        uint32_t *counts)
 {
-    uint32_t count = 0;
+    uint64_t hashes[RPS_LINE_KEYS];
+    uint32_t second = 0;
 
-    for (uint32_t i = 0; i < from->line_count; i++) {
+    for (uint32_t i = 0; i < whole->line_count; i++) {
+        const struct rps_index_line *line = &whole->lines[i];
+        hash_line(index, line, hashes);
         for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
-            count += from->lines[i].rows[lane] != 0 &&
-                     rps_segment_holds(index, half,
-                             rps_key_hash(from->lines[i].keys[lane],
-                                     index->job_seed));
+            second += half_of(index, whole, hashes[lane]) &
+                      (line->rows[lane] != 0);
         }
     }
-    return count;
+    counts[0] = whole->count - second;
+    counts[1] = second;
 }
 
 /* halves[2]: the segments that a segment will be; they have lines. */
@@ -251,15 +277,15 @@ static rps_status
 make_halves(struct rps_index *index, const struct rps_segment *whole,
         struct rps_segment *halves, uint64_t kept)
 {
+    uint32_t counts[2];
     rps_status status = RPS_OK;
 
+    count_halves(index, whole, counts);
     for (uint32_t i = 0; status == RPS_OK && i < 2; i++) {
         halves[i] = (struct rps_segment){
                 .depth = whole->depth + 1, .first = whole->first * 2 + i};
         status = take_lines(index->arena, &halves[i],
-                lines_for(&halves[i],
-                        count_held(index, whole, &halves[i]) + (uint64_t)1,
-                        kept));
+                lines_for(&halves[i], counts[i] + (uint64_t)1, kept));
     }
     if (status != RPS_OK) {
         rps_arena_give(index->arena, &halves[0].run);
@@ -285,8 +311,8 @@ split(struct rps_index *index, uint32_t number, uint64_t kept)
         return status;
     }
     old = index->segments[number];
+    move_keys(index, &old, halves, true);
     for (uint32_t i = 0; i < 2; i++) {
-        move_keys(index, &old, &halves[i], &halves[i]);
         note_free(index, &halves[i]);
         index->line_count += halves[i].line_count;
     }

@@ -31,18 +31,17 @@ rps_segment_free(const struct rps_segment *segment)
     return segment->line_count * RPS_LINE_KEYS - 1 - segment->count;
 }
 
-/** Whether the hash begins as all in this segment do. */
-static inline bool
-rps_segment_holds(const struct rps_index *index,
-        const struct rps_segment *segment, uint64_t hash)
-{
-    return (hash << index->skip) >> 1 >> (63 - segment->depth) ==
-           segment->first;
-}
-
 /** Store an absent key in a segment that has a free place (asserted). */
 struct rps_index_place rps_segment_insert(struct rps_segment *segment,
         uint64_t hash, uint64_t key, uint32_t row, uint32_t meta);
+
+/**
+ * Copy a key from a line into a segment that is being filled: no key has left
+ * it, so that filled[line_count] says how many keys each of its lines has.
+ * To read that from the lines, right behind the writes, takes twice the time.
+ */
+void rps_segment_fill(struct rps_segment *segment, uint8_t *filled,
+        uint64_t hash, const struct rps_index_line *from, unsigned from_lane);
 
 /**
  * Make the segment of a key larger, or two of it; it then has room for more
