@@ -200,22 +200,34 @@ mark_pages(struct rps_region *region, size_t first, size_t count, bool taken)
     region->free_pages += taken ? -(uint32_t)count : (uint32_t)count;
 }
 
+/* The first page from `page` on that is taken, or that is free; 512: none. */
+static size_t
+next_page(const struct rps_region *region, size_t page, bool taken)
+{
+    const uint64_t flip = taken ? 0 : UINT64_MAX;
+
+    while (page < RPS_REGION_PAGES) {
+        const uint64_t found = (region->taken[page / 64] ^ flip) >> (page % 64);
+        if (found != 0) {
+            return page + (size_t)__builtin_ctzll(found);
+        }
+        page = (page / 64 + 1) * 64;
+    }
+    return RPS_REGION_PAGES;
+}
+
 /* First page of the first `count` free ones in a row; 512: there are none. */
 static size_t
 find_pages(const struct rps_region *region, size_t count)
 {
-    size_t in_a_row = 0;
+    size_t first = next_page(region, 0, false);
 
-    for (size_t page = 0; page < RPS_REGION_PAGES; page++) {
-        if (region->taken[page / 64] == UINT64_MAX) {
-            in_a_row = 0;
-            page |= 63;
-            continue;
+    while (first + count <= RPS_REGION_PAGES) {
+        const size_t end = next_page(region, first, true);
+        if (end - first >= count) {
+            return first;
         }
-        in_a_row = page_taken(region, page) ? 0 : in_a_row + 1;
-        if (in_a_row == count) {
-            return page + 1 - count;
-        }
+        first = next_page(region, end, false);
     }
     return RPS_REGION_PAGES;
 }
