@@ -2,6 +2,7 @@
 #include "bench/table/memory.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -47,17 +48,47 @@ bench_huge_free(void *memory, size_t bytes)
     }
 }
 
-bool
-bench_memory_warm(size_t bytes)
-{
-    char *memory = bench_huge_alloc(bytes);
+#define RESERVE_AHEAD ((size_t)8 << 20)
 
-    if (memory == NULL) {
+bool
+bench_reserve_init(struct bench_reserve *reserve, size_t bytes)
+{
+    cpu_set_t here;
+
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    (void)sched_setaffinity(0, sizeof(here), &here); /* warm less often */
+    *reserve = (struct bench_reserve){.memory = bench_huge_alloc(bytes)};
+    if (reserve->memory == NULL) {
         return false;
     }
-    memset(memory, 1, bytes);
-    bench_huge_free(memory, bytes);
+    reserve->bytes = whole_pages(bytes);
+    reserve->held = reserve->bytes;
+    memset(reserve->memory, 1, reserve->bytes);
     return true;
+}
+
+void
+bench_reserve_finish(struct bench_reserve *reserve)
+{
+    bench_huge_free(reserve->memory, reserve->bytes);
+    *reserve = (struct bench_reserve){.memory = NULL};
+}
+
+bool
+bench_reserve_is_due(const struct bench_reserve *reserve, size_t used)
+{
+    const size_t given = reserve->bytes - reserve->held;
+
+    return reserve->held > 0 && used + RESERVE_AHEAD > given;
+}
+
+void
+bench_reserve_give(struct bench_reserve *reserve)
+{
+    reserve->held -= BENCH_HUGE_BYTES;
+    (void)madvise(
+            reserve->memory + reserve->held, BENCH_HUGE_BYTES, MADV_DONTNEED);
 }
 
 /* The first n bytes of a small file, NUL-terminated; empty: unreadable. */

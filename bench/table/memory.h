@@ -25,8 +25,29 @@ void *bench_huge_alloc(size_t bytes);
 /** bytes as given to bench_huge_alloc(); NULL is nothing. */
 void bench_huge_free(void *memory, size_t bytes);
 
-/** Map, touch and unmap so much: the machine then has it at hand. */
-bool bench_memory_warm(size_t bytes);
+/**
+ * Memory that is to be warm when it is first used: touched, and held until
+ * just before then. What is free for two seconds a virtual machine's host may
+ * take back (free page reporting), and giving it anew takes 8 ms for 2 MiB.
+ * So it goes to this machine's kernel a few pages of 2 MiB ahead of their
+ * use: as many as a CPU's own list of free pages takes, which is not
+ * reported. The thread stays on its CPU from _init() on.
+ */
+struct bench_reserve {
+    char *memory;
+    size_t bytes; /* touched at first */
+    size_t held;  /* of them, not given yet: the first ones */
+};
+
+/** false: no memory. */
+bool bench_reserve_init(struct bench_reserve *reserve, size_t bytes);
+void bench_reserve_finish(struct bench_reserve *reserve);
+
+/** Whether it is time to give, where `used` bytes were used since _init(). */
+bool bench_reserve_is_due(const struct bench_reserve *reserve, size_t used);
+
+/** Give 2 MiB. */
+void bench_reserve_give(struct bench_reserve *reserve);
 
 /** Resident bytes of this process, from /proc/self/statm. */
 uint64_t bench_rss_bytes(void);

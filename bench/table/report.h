@@ -28,6 +28,7 @@
     X(insert_batch_p50_us, "insert batch, median, CPU us")           \
     X(insert_batch_p9999_us, "insert batch, p99.99, CPU us")         \
     X(insert_batch_max_us, "insert batch, largest, CPU us")          \
+    X(insert_batch_once_max_us, "the same in any of three growths")  \
     X(insert_batch_p50_wall_us, "insert batch, median, wall us")     \
     X(insert_batch_p9999_wall_us, "insert batch, p99.99, wall us")   \
     X(insert_batch_max_wall_us, "insert batch, largest, wall us")    \
