@@ -152,36 +152,57 @@ rps_evict_for_locked(struct rps_table *table, struct rps_shard *shard,
     return false;
 }
 
-/* Erasing moves other keys of the segment, from later lines into this one:
- * a lane is looked at until it holds what stays. */
-void
-rps_evict_cold_locked(struct rps_table *table, struct rps_shard *shard,
-        struct rps_index_line *line, uint64_t tick,
-        struct rps_evict_report *report)
+/* What a look at one line found. */
+struct looked {
+    uint64_t kept;
+    uint64_t evicted;
+};
+
+static void
+evict_cold_in_line_locked(struct rps_table *table, struct rps_shard *shard,
+        struct rps_index_line *line, uint64_t newest, struct looked *looked)
 {
     const uint64_t cold = rps_cold_ticks(&table->spec);
-    const uint64_t newest = rps_newest_locked(table, tick);
 
-    for (unsigned lane = 0; lane < RPS_LINE_KEYS;) {
+    for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
         const uint32_t age = rps_age_of(line->meta[lane], newest);
-        if (line->rows[lane] != 0 && cold != 0 && age > cold &&
-                rps_may_evict(table)) {
+        if (line->rows[lane] == 0) {
+            continue;
+        }
+        if (cold != 0 && age > cold && rps_may_evict(table)) {
             evict_locked(table, shard,
                     (struct rps_index_place){.line = line,
                             .lane = lane,
                             .row = line->rows[lane]});
-            rps_count(&table->evicted_cold, 1);
-            report->cold++;
-            report->examined++;
+            looked->evicted++;
             continue;
         }
-        if (line->rows[lane] != 0) {
-            report->examined++;
-            if (age > RPS_AGE_MAX) {
-                line->meta[lane] = rps_meta_make(
-                        newest - RPS_AGE_MAX, RPS_META_USES(line->meta[lane]));
-            }
+        looked->kept++;
+        if (age > RPS_AGE_MAX) {
+            line->meta[lane] = rps_meta_make(
+                    newest - RPS_AGE_MAX, RPS_META_USES(line->meta[lane]));
         }
-        lane++;
     }
+}
+
+/* Erasing moves other keys of the segment from this pair and later ones into
+ * this pair: it is looked at until all that it holds stays. */
+void
+rps_evict_cold_locked(struct rps_table *table, struct rps_shard *shard,
+        struct rps_index_line *pair, uint64_t tick,
+        struct rps_evict_report *report)
+{
+    const uint64_t newest = rps_newest_locked(table, tick);
+    struct looked looked;
+
+    do {
+        looked = (struct looked){.kept = 0};
+        for (unsigned i = 0; i < 2; i++) {
+            evict_cold_in_line_locked(table, shard, &pair[i], newest, &looked);
+        }
+        rps_count(&table->evicted_cold, looked.evicted);
+        report->cold += looked.evicted;
+        report->examined += looked.evicted;
+    } while (looked.evicted > 0);
+    report->examined += looked.kept;
 }

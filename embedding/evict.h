@@ -50,9 +50,9 @@ bool rps_evict_one_locked(struct rps_table *table, struct rps_shard *shard,
 bool rps_evict_for_locked(struct rps_table *table, struct rps_shard *shard,
         uint64_t hash, const struct rps_guard *guard);
 
-/** Erase the cold rows of a line; stamp very old ones anew. */
+/** Erase the cold rows of a pair of lines; stamp very old ones anew. */
 void rps_evict_cold_locked(struct rps_table *table, struct rps_shard *shard,
-        struct rps_index_line *line, uint64_t tick,
+        struct rps_index_line *pair, uint64_t tick,
         struct rps_evict_report *report);
 
 #endif /* RPS_EMBEDDING_EVICT_H */

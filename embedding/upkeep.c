@@ -138,8 +138,8 @@ cold_slice(struct slice *slice)
         while (slice->lines > 0 && upkeep->line < segment->line_count) {
             rps_evict_cold_locked(slice->table, shard,
                     &segment->lines[upkeep->line], slice->tick, slice->report);
-            upkeep->line++;
-            spend(slice, 1);
+            upkeep->line += 2;
+            spend(slice, 2);
         }
         if (upkeep->line >= segment->line_count) {
             over = next_segment(slice, shard);
