@@ -17,6 +17,7 @@
 #include "embedding/group.h"
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
+#include "embedding/prefetch.h"
 #include "embedding/room.h"
 #include "embedding/tick.h"
 
@@ -29,7 +30,15 @@
 #define SLICE_FLOATS ((size_t)65536) /* 256 KiB of sums stay in the L2 */
 #define SLICE_KEYS   256u            /* one lock's worth of steps */
 #define BURST        32u             /* rows asked for at once */
-#define LINE_BYTES   ((size_t)64)
+
+/* Groups of one shard that are stepped under one lock. */
+struct slice {
+    size_t shard;
+    size_t start;
+    size_t count;                             /* 0: there is no further one */
+    uint64_t version;                         /* of the index, for the lines */
+    struct rps_index_line *lines[SLICE_KEYS]; /* where searches begin */
+};
 
 struct apply {
     struct rps_table *table;
@@ -45,7 +54,8 @@ struct apply {
     size_t row_bytes; /* that a step reads and writes */
     size_t slice_keys;
     size_t slice_start; /* its first group */
-    struct rps_combined slice[SLICE_KEYS];
+    bool borrows;       /* a key's only gradient is its step's as it lies */
+    struct rps_combined combined[SLICE_KEYS];
 };
 
 /* False: the step was refused. */
@@ -87,7 +97,7 @@ refuse_sum(struct apply *apply, size_t group)
     const struct rps_entry *entry = &grouping->entries[grouping->firsts[group]];
 
     if (grouping->nonfinite == 0) {
-        grouping->nonfinite_key = entry->key;
+        grouping->nonfinite_key = grouping->keys[group];
     }
     grouping->nonfinite++;
     while (entry->next != RPS_ENTRY_NONE) {
@@ -96,15 +106,15 @@ refuse_sum(struct apply *apply, size_t group)
     }
 }
 
-/* A key without a row. True: it has one now, and places are void. */
+/* A key without a row. True: it has one now. */
 static bool
-create_locked(struct apply *apply, size_t shard_index, size_t i)
+create_locked(struct apply *apply, size_t shard_index, size_t i,
+        struct rps_index_place *place_out)
 {
-    const struct rps_combined *combined = &apply->slice[i];
-    struct rps_index_place place;
+    const struct rps_combined *combined = &apply->combined[i];
 
     switch (rps_room_create_locked(
-            &apply->room, shard_index, apply->slice_start + i, &place)) {
+            &apply->room, shard_index, apply->slice_start + i, place_out)) {
     case RPS_ROOM_CREATED:
         return true;
     case RPS_ROOM_UNADMITTED:
@@ -141,28 +151,16 @@ start_meta_locked(struct apply *apply, struct rps_shard *shard,
     }
 }
 
-static void
-prefetch_row_locked(const struct apply *apply, const struct rps_shard *shard,
-        struct rps_index_place place)
-{
-    const char *row = rps_shard_row_locked(shard, place);
-
-    for (size_t at = 0; at < apply->row_bytes; at += LINE_BYTES) {
-        __builtin_prefetch(row + at, 1);
-    }
-}
-
-/* Where the keys of a burst lie; row 0: absent. */
+/* Where the keys of a burst lie; row 0: absent. Rows are asked for. */
 static void
 probe_burst_locked(const struct apply *apply, const struct rps_shard *shard,
-        size_t first, size_t n, struct rps_index_place *places)
+        struct rps_index_line *const *lines, size_t first, size_t n,
+        struct rps_index_place *places)
 {
     const uint64_t *keys = apply->grouping.keys + first;
     const uint64_t *hashes = apply->grouping.hashes + first;
-    struct rps_index_line *lines[BURST];
     uint8_t lanes[BURST];
 
-    rps_index_homes(&shard->index, n, hashes, lines);
     apply->table->kernels.probe(
             (const struct rps_index_line *const *)lines, keys, n, lanes);
     for (size_t i = 0; i < n; i++) {
@@ -170,54 +168,81 @@ probe_burst_locked(const struct apply *apply, const struct rps_shard *shard,
         if (lanes[i] < RPS_LINE_KEYS) {
             places[i].lane = lanes[i];
             places[i].row = lines[i]->rows[lanes[i]];
-            prefetch_row_locked(apply, shard, places[i]);
         } else if (lanes[i] == RPS_LANE_BEYOND) {
-            __builtin_prefetch(rps_index_other(lines[i]));
+            __builtin_prefetch(
+                    rps_index_next(&shard->index, hashes[i], lines[i], 0));
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (places[i].row != 0) {
+            rps_prefetch(
+                    rps_shard_row_locked(shard, places[i]), apply->row_bytes);
         }
     }
     for (size_t i = 0; i < n; i++) {
         if (lanes[i] == RPS_LANE_BEYOND) {
             places[i] = rps_index_find(&shard->index, hashes[i], keys[i]);
             if (places[i].row != 0) {
-                prefetch_row_locked(apply, shard, places[i]);
+                rps_prefetch(rps_shard_row_locked(shard, places[i]),
+                        apply->row_bytes);
             }
         }
     }
 }
 
-/*
- * Creating a row moves lines, and may move rows: all rows of the burst are
- * there before the place of any is kept.
- */
+/* Rows for the keys of a burst that have none. created[n]: which. */
 static void
-find_burst_locked(struct apply *apply, size_t shard_index, size_t start,
-        size_t n, struct rps_index_place *places)
+create_burst_locked(struct apply *apply, size_t shard_index, size_t start,
+        size_t n, struct rps_index_place *places, bool *created)
 {
-    struct rps_shard *shard = &apply->table->shards[shard_index];
-    const struct rps_combined *combined = apply->slice + start;
-    const size_t first = apply->slice_start + start;
-    bool created[BURST];
-    bool moved = false;
+    const struct rps_combined *combined = apply->combined + start;
 
-    probe_burst_locked(apply, shard, first, n, places);
     for (size_t i = 0; i < n; i++) {
         created[i] = false;
         if (combined[i].gradient == NULL) {
             places[i].row = 0;
-            moved |= rps_room_refuse_locked(
-                    &apply->room, shard_index, first + i);
+            rps_room_refuse_locked(
+                    &apply->room, shard_index, apply->slice_start + start + i);
         } else if (places[i].row == 0) {
-            created[i] = create_locked(apply, shard_index, start + i);
-            moved |= created[i];
+            created[i] =
+                    create_locked(apply, shard_index, start + i, &places[i]);
         }
     }
-    for (size_t i = 0; i < n && (moved || apply->room.made != NULL); i++) {
-        if (moved && (places[i].row != 0 || created[i])) {
+}
+
+/*
+ * Creating a row may move other keys of the index: all rows of the burst are
+ * there before the place of any is relied on.
+ */
+static void
+find_burst_locked(struct apply *apply, const struct slice *slice, size_t start,
+        size_t n, struct rps_index_place *places)
+{
+    struct rps_shard *shard = &apply->table->shards[slice->shard];
+    const struct rps_combined *combined = apply->combined + start;
+    struct rps_index_line *const *lines = slice->lines + start;
+    struct rps_index_line *fresh[BURST];
+    uint64_t version = rps_index_version(&shard->index);
+    bool created[BURST];
+
+    if (slice->version != version) {
+        rps_index_homes(&shard->index, n,
+                apply->grouping.hashes + slice->start + start, fresh);
+        lines = fresh;
+    }
+    probe_burst_locked(apply, shard, lines, slice->start + start, n, places);
+    create_burst_locked(apply, slice->shard, start, n, places, created);
+    for (size_t i = 0; i < n && version != rps_index_version(&shard->index);
+            i++) {
+        if (places[i].row != 0) {
             places[i] = rps_index_find(
                     &shard->index, combined[i].hash, combined[i].key);
         }
-        if (created[i] || (places[i].row != 0 &&
-                                  rps_room_made(&apply->room, first + i))) {
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (created[i] || (apply->room.made != NULL && places[i].row != 0 &&
+                                  rps_room_made(&apply->room,
+                                          slice->start + start + i))) {
             start_meta_locked(apply, shard, &combined[i], places[i]);
         }
     }
@@ -225,90 +250,103 @@ find_burst_locked(struct apply *apply, size_t shard_index, size_t start,
 
 static void
 step_burst_locked(
-        struct apply *apply, size_t shard_index, size_t start, size_t n)
+        struct apply *apply, const struct slice *slice, size_t start, size_t n)
 {
-    struct rps_shard *shard = &apply->table->shards[shard_index];
-    const struct rps_combined *combined = apply->slice + start;
+    struct rps_shard *shard = &apply->table->shards[slice->shard];
+    const struct rps_combined *combined = apply->combined + start;
     struct rps_index_place places[BURST];
 
-    find_burst_locked(apply, shard_index, start, n, places);
+    find_burst_locked(apply, slice, start, n, places);
     for (size_t i = 0; i < n; i++) {
         if (places[i].row != 0 &&
                 !step_key_locked(apply, shard, &combined[i], places[i])) {
-            refuse_sum(apply, apply->slice_start + start + i);
+            refuse_sum(apply, slice->start + start + i);
         }
     }
 }
 
-static void
-step_slice(struct apply *apply, size_t shard_index, size_t start, size_t count)
+/* What a key's step needs; group `start` of the slice + i. */
+static inline void
+combine(struct apply *apply, size_t group, size_t i)
 {
-    struct rps_shard *shard = &apply->table->shards[shard_index];
+    const struct rps_grouping *grouping = &apply->grouping;
+    const struct rps_entry *first = &grouping->entries[grouping->firsts[group]];
+    struct rps_combined *combined = &apply->combined[i];
     const size_t dim = apply->table->spec.dim;
 
-    apply->slice_start = start;
-    for (size_t i = 0; i < count; i++) {
-        rps_combine(apply->table, &apply->grouping, start + i,
-                apply->update->scale, apply->sums + i * dim, &apply->slice[i]);
-        if (apply->slice[i].gradient == NULL) {
-            refuse_sum(apply, start + i);
-        }
+    if (apply->borrows && first->next == RPS_ENTRY_NONE) {
+        *combined = (struct rps_combined){.key = grouping->keys[group],
+                .hash = grouping->hashes[group],
+                .gradient = first->gradient,
+                .live = dim,
+                .uses = first->uses};
+        return;
+    }
+    rps_combine(apply->table, grouping, group, apply->update->scale,
+            apply->sums + i * dim, combined);
+    if (combined->gradient == NULL) {
+        refuse_sum(apply, group);
+    }
+}
+
+static void
+step_slice(struct apply *apply, const struct slice *slice)
+{
+    struct rps_shard *shard = &apply->table->shards[slice->shard];
+
+    apply->slice_start = slice->start;
+    for (size_t i = 0; i < slice->count; i++) {
+        combine(apply, slice->start + i, i);
     }
     pthread_mutex_lock(&shard->lock);
-    for (size_t i = 0; i < count; i += BURST) {
-        step_burst_locked(
-                apply, shard_index, i, count - i < BURST ? count - i : BURST);
+    for (size_t i = 0; i < slice->count; i += BURST) {
+        const size_t left = slice->count - i;
+        step_burst_locked(apply, slice, i, left < BURST ? left : BURST);
     }
     pthread_mutex_unlock(&shard->lock);
 }
 
-/* Groups of one shard that are stepped under one lock. */
-struct slice {
-    size_t shard;
-    size_t start;
-    size_t count; /* 0: there is no further one */
-};
-
-static struct slice
-slice_at(const struct apply *apply, size_t shard, size_t start)
+/* The slice that begins with group `start`, in this shard or a later one; its
+ * lines of the index arrive while the one before is stepped. */
+static void
+ask_slice(const struct apply *apply, size_t shard, size_t start,
+        struct slice *slice)
 {
     const size_t *starts = apply->grouping.starts;
-    struct slice slice = {.shard = shard, .start = start};
+    const struct rps_index *index = NULL;
 
+    slice->count = 0;
     if (start == apply->grouping.group_count) {
-        return slice;
+        return;
     }
-    while (starts[slice.shard + 1] == start) {
-        slice.shard++;
+    while (starts[shard + 1] == start) {
+        shard++;
     }
-    slice.count = starts[slice.shard + 1] - start;
-    if (slice.count > apply->slice_keys) {
-        slice.count = apply->slice_keys;
+    slice->shard = shard;
+    slice->start = start;
+    slice->count = starts[shard + 1] - start;
+    if (slice->count > apply->slice_keys) {
+        slice->count = apply->slice_keys;
     }
-    return slice;
-}
-
-/* Lines of the index arrive while the slice before is being stepped. */
-static void
-ask_for_lines(const struct apply *apply, const struct slice *slice)
-{
-    struct rps_index_line *lines[SLICE_KEYS];
-
-    rps_index_homes(&apply->table->shards[slice->shard].index, slice->count,
-            apply->grouping.hashes + slice->start, lines);
+    index = &apply->table->shards[shard].index;
+    slice->version = rps_index_version(index);
+    rps_index_homes(
+            index, slice->count, apply->grouping.hashes + start, slice->lines);
 }
 
 static void
 step_shards(struct apply *apply)
 {
-    struct slice next = slice_at(apply, 0, 0);
+    struct slice slices[2];
+    unsigned turn = 0;
 
-    ask_for_lines(apply, &next);
-    while (next.count > 0) {
-        const struct slice now = next;
-        next = slice_at(apply, now.shard, now.start + now.count);
-        ask_for_lines(apply, &next);
-        step_slice(apply, now.shard, now.start, now.count);
+    ask_slice(apply, 0, 0, &slices[0]);
+    while (slices[turn].count > 0) {
+        const struct slice *now = &slices[turn];
+        ask_slice(
+                apply, now->shard, now->start + now->count, &slices[turn ^ 1]);
+        step_slice(apply, now);
+        turn ^= 1;
     }
 }
 
@@ -360,7 +398,8 @@ static rps_status
 prepare(struct apply *apply, const struct rps_contribution *contributions,
         size_t n)
 {
-    const size_t dim = apply->table->spec.dim;
+    const rps_table_spec *spec = &apply->table->spec;
+    const size_t dim = spec->dim;
     const size_t fits = SLICE_FLOATS / dim;
     rps_status status = RPS_OK;
 
@@ -368,6 +407,8 @@ prepare(struct apply *apply, const struct rps_contribution *contributions,
     apply->sums = malloc(apply->slice_keys * dim * sizeof(*apply->sums));
     apply->scratch = malloc(rps_step_scratch_floats(&apply->table->spec) *
                             sizeof(*apply->scratch));
+    apply->borrows = apply->update->scale == 1.0f && spec->clip_value <= 0.0f &&
+                     spec->clip_norm <= 0.0f && spec->dense_elements == 0;
     apply->row_bytes = apply->table->value_bytes +
                        apply->table->slot_floats * sizeof(float);
     if (apply->sums == NULL || apply->scratch == NULL) {

@@ -183,18 +183,12 @@ leave_region_locked(struct rps_arena *arena, struct rps_region *region)
     unaccount(arena, RPS_REGION_BYTES);
 }
 
-static bool
-page_taken(const struct rps_region *region, size_t page)
-{
-    return (region->taken[page / 64] >> (page % 64) & 1) != 0;
-}
-
 static void
 mark_pages(struct rps_region *region, size_t first, size_t count, bool taken)
 {
     for (size_t page = first; page < first + count; page++) {
         const uint64_t bit = (uint64_t)1 << (page % 64);
-        assert(page_taken(region, page) != taken);
+        assert(((region->taken[page / 64] & bit) != 0) != taken);
         region->taken[page / 64] ^= bit;
     }
     region->free_pages += taken ? -(uint32_t)count : (uint32_t)count;

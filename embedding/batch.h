@@ -16,22 +16,51 @@ struct rps_batch {
     size_t count;
     uint64_t keys[RPS_BATCH_KEYS];
     uint64_t hashes[RPS_BATCH_KEYS];
-    uint16_t positions[RPS_BATCH_KEYS]; /* of each among the given */
+    uint16_t positions[RPS_BATCH_KEYS];      /* of each among the given */
+    uint16_t ends[1u << RPS_SHARD_LOG2_MAX]; /* of each shard's keys */
 };
 
 /** The keys of one shard: start .. end - 1. */
 struct rps_batch_run {
     size_t shard;
     size_t start;
-    size_t end; /* == start: no further shard */
+    size_t end;
 };
 
 /** count <= RPS_BATCH_KEYS. */
 void rps_batch_sort(struct rps_batch *batch, const struct rps_table *table,
         size_t count, const uint64_t *keys);
 
-/** The run that starts at `start` (0, then the last one's end). */
-struct rps_batch_run rps_batch_run_at(const struct rps_batch *batch,
-        const struct rps_table *table, size_t start);
+/** The shard's keys; none: start == end. */
+static inline struct rps_batch_run
+rps_batch_run_of(const struct rps_batch *batch, size_t shard)
+{
+    return (struct rps_batch_run){.shard = shard,
+            .start = shard == 0 ? 0 : batch->ends[shard - 1],
+            .end = batch->ends[shard]};
+}
+
+/** The next run that has keys; its start == end: there is none. */
+static inline struct rps_batch_run
+rps_batch_run_next(const struct rps_batch *batch, struct rps_batch_run run)
+{
+    const size_t start = run.end;
+
+    if (start == batch->count) {
+        return (struct rps_batch_run){.start = start, .end = start};
+    }
+    do {
+        run.shard++;
+    } while (batch->ends[run.shard] == start);
+    return rps_batch_run_of(batch, run.shard);
+}
+
+static inline struct rps_batch_run
+rps_batch_run_first(const struct rps_batch *batch)
+{
+    const struct rps_batch_run run = rps_batch_run_of(batch, 0);
+
+    return run.start < run.end ? run : rps_batch_run_next(batch, run);
+}
 
 #endif /* RPS_EMBEDDING_BATCH_H */

@@ -43,10 +43,9 @@ static void
 mark_changed(struct reader *reader)
 {
     const struct rps_batch *batch = &reader->batch;
-    struct rps_batch_run run = rps_batch_run_at(batch, reader->table, 0);
+    struct rps_batch_run run = rps_batch_run_first(batch);
 
-    for (; run.start < run.end;
-            run = rps_batch_run_at(batch, reader->table, run.end)) {
+    for (; run.start < run.end; run = rps_batch_run_next(batch, run)) {
         struct rps_shard *shard = &reader->table->shards[run.shard];
         uint64_t newest = 0;
         bool left = false;

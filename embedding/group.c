@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns the arrays of a grouping; knows nothing of sums and steps. */
+/*
+ * Owns the arrays of a grouping; knows nothing of sums and steps.
+ *
+ *   collect   entries as they come, their keys and hashes    (sequential)
+ *   sort      keys, hashes and numbers of entries, by shard  (a counting sort)
+ *   join      equal keys of a shard become one group, in place
+ */
 #include "embedding/group.h"
 
 #include "base/hash.h"
@@ -8,16 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASHED 64u /* keys hashed at once */
+#define BLOCK 64u /* keys hashed, and gradients looked at, at once */
 
 /* Scratch of one build, shared by its passes. */
 struct build {
     const struct rps_table *table;
     struct rps_grouping *grouping;
-    uint32_t *order;  /* [entry_count], entries by shard, else as given */
-    size_t *starts;   /* [shard_count + 1], into order */
-    uint32_t *places; /* [place_mask + 1], group + 1 by hash; 0 = free */
-    size_t place_mask;
+    uint64_t *keys;   /* [entry_count], as the entries */
+    uint64_t *hashes; /* [entry_count] */
+    size_t *starts;   /* [shard_count + 1], of each shard's sorted entries */
 };
 
 static void
@@ -29,143 +34,197 @@ refuse(struct rps_grouping *grouping, uint64_t key)
     grouping->nonfinite++;
 }
 
+static inline void
+add_entry(struct build *build, const struct rps_contribution *contribution,
+        size_t i, uint64_t hash)
+{
+    struct rps_grouping *grouping = build->grouping;
+    const size_t e = grouping->entry_count;
+
+    grouping->entries[e] = (struct rps_entry){
+            .gradient = contribution->gradients + i * build->table->spec.dim,
+            .uses = contribution->counts == NULL ? 1 : contribution->counts[i],
+            .next = RPS_ENTRY_NONE,
+    };
+    build->keys[e] = contribution->keys[i];
+    build->hashes[e] = hash;
+    build->starts[rps_table_shard_of(build->table, hash) + 1]++;
+    grouping->entry_count++;
+}
+
+static bool
+is_finite(const struct rps_table *table,
+        const struct rps_contribution *contribution, size_t i)
+{
+    const size_t live =
+            table->spec.dense_elements == 0
+                    ? table->spec.dim
+                    : rps_table_live_floats(table, contribution->keys[i]);
+
+    assert(live > 0); /* rps_table_check_keys() was asked */
+    return table->kernels.finite(
+            contribution->gradients + i * table->spec.dim, live);
+}
+
+/* Gradients i .. i + n - 1. That all are finite is the rule, and seen at
+ * once; but what lies behind the live floats of a row does not count. */
+static void
+collect_block(struct build *build, const struct rps_contribution *contribution,
+        size_t i, size_t n)
+{
+    const struct rps_table *table = build->table;
+    const size_t dim = table->spec.dim;
+    const bool finite =
+            table->kernels.finite(contribution->gradients + i * dim, n * dim);
+    uint64_t hashes[BLOCK];
+
+    rps_key_hashes(n, contribution->keys + i, table->job_seed, hashes);
+    for (size_t k = 0; k < n; k++) {
+        if (finite || is_finite(table, contribution, i + k)) {
+            add_entry(build, contribution, i + k, hashes[k]);
+        } else {
+            refuse(build->grouping, contribution->keys[i + k]);
+        }
+    }
+}
+
 /* Entries in the order of the law; a gradient that is not finite is left
  * out here, so that nothing later has to think of it. */
 static void
 collect(struct build *build, const struct rps_contribution *contribution)
 {
-    const struct rps_table *table = build->table;
-    struct rps_grouping *grouping = build->grouping;
-    uint64_t hashes[HASHED];
-
-    for (size_t i = 0; i < contribution->count; i++) {
-        const uint64_t key = contribution->keys[i];
-        const float *gradient = contribution->gradients + i * table->spec.dim;
-        const size_t live = table->spec.dense_elements == 0
-                                    ? table->spec.dim
-                                    : rps_table_live_floats(table, key);
-        if (i % HASHED == 0) {
-            const size_t left = contribution->count - i;
-            rps_key_hashes(left < HASHED ? left : HASHED,
-                    contribution->keys + i, table->job_seed, hashes);
-        }
-        assert(live > 0); /* rps_table_check_keys() was asked */
-        if (!table->kernels.finite(gradient, live)) {
-            refuse(grouping, key);
-            continue;
-        }
-        grouping->entries[grouping->entry_count] = (struct rps_entry){
-                .key = key,
-                .hash = hashes[i % HASHED],
-                .gradient = gradient,
-                .uses = contribution->counts == NULL ? 1
-                                                     : contribution->counts[i],
-                .next = RPS_ENTRY_NONE,
-        };
-        build->starts[rps_table_shard_of(table, hashes[i % HASHED]) + 1]++;
-        grouping->entry_count++;
+    for (size_t i = 0; i < contribution->count; i += BLOCK) {
+        const size_t left = contribution->count - i;
+        collect_block(build, contribution, i, left < BLOCK ? left : BLOCK);
     }
 }
 
+/* Into the groups' arrays: as if all keys were distinct. */
 static void
 sort_by_shard(struct build *build)
 {
     const struct rps_table *table = build->table;
-    const struct rps_grouping *grouping = build->grouping;
+    struct rps_grouping *grouping = build->grouping;
     size_t *starts = build->starts;
 
     for (size_t s = 0; s < table->shard_count; s++) {
         starts[s + 1] += starts[s];
     }
     for (size_t e = 0; e < grouping->entry_count; e++) {
-        const size_t shard =
-                rps_table_shard_of(table, grouping->entries[e].hash);
-        build->order[starts[shard]++] = (uint32_t)e;
+        const uint64_t hash = build->hashes[e];
+        const size_t at = starts[rps_table_shard_of(table, hash)]++;
+        grouping->keys[at] = build->keys[e];
+        grouping->hashes[at] = hash;
+        grouping->firsts[at] = (uint32_t)e;
     }
     /* each start has moved to the next shard's: move them back */
     memmove(starts + 1, starts, table->shard_count * sizeof(*starts));
     starts[0] = 0;
 }
 
-/* The place of the key's group, or the free one where it belongs. */
-static uint32_t *
-place_of(const struct build *build, const struct rps_entry *entry)
-{
-    const struct rps_grouping *grouping = build->grouping;
-    size_t at = entry->hash & build->place_mask;
+/* Hash places of one shard's groups: group - first group + 1; 0 is free. */
+struct places {
+    uint32_t *at;
+    size_t mask;
+    size_t first;
+};
 
-    while (build->places[at] != 0 &&
-            grouping->keys[build->places[at] - 1] != entry->key) {
-        at = (at + 1) & build->place_mask;
+/* Sorted entry i, whose key begins a group or has one. */
+static inline void
+join(struct rps_grouping *grouping, const struct places *places, size_t i)
+{
+    const uint64_t key = grouping->keys[i];
+    const uint64_t hash = grouping->hashes[i];
+    const uint32_t e = grouping->firsts[i];
+    const size_t fresh = grouping->group_count; /* <= i */
+    size_t at = hash & places->mask;
+    size_t group = 0;
+
+    while (places->at[at] != 0) {
+        group = places->first + places->at[at] - 1;
+        if (grouping->keys[group] == key) {
+            grouping->entries[grouping->lasts[group]].next = e;
+            grouping->lasts[group] = e;
+            return;
+        }
+        at = (at + 1) & places->mask;
     }
-    return &build->places[at];
+    grouping->keys[fresh] = key;
+    grouping->hashes[fresh] = hash;
+    grouping->firsts[fresh] = e;
+    grouping->lasts[fresh] = e;
+    grouping->group_count++;
+    places->at[at] = (uint32_t)(grouping->group_count - places->first);
 }
 
-static void
-join(struct build *build, uint32_t e)
+/* Places for so many keys: at most half of them are taken. */
+static size_t
+places_for(size_t keys)
+{
+    size_t places = 2;
+
+    while (places < keys * 2) {
+        places *= 2;
+    }
+    return places;
+}
+
+static rps_status
+group_shards(struct build *build)
 {
     struct rps_grouping *grouping = build->grouping;
-    const struct rps_entry *entry = &grouping->entries[e];
-    uint32_t *place = place_of(build, entry);
+    const size_t shards = build->table->shard_count;
+    struct places places = {.at = NULL};
+    size_t most = 0;
 
-    if (*place == 0) {
-        const size_t group = grouping->group_count;
-        grouping->keys[group] = entry->key;
-        grouping->hashes[group] = entry->hash;
-        grouping->firsts[group] = e;
-        grouping->lasts[group] = e;
-        grouping->group_count++;
-        *place = (uint32_t)grouping->group_count;
-    } else {
-        const size_t group = *place - 1;
-        grouping->entries[grouping->lasts[group]].next = e;
-        grouping->lasts[group] = e;
+    for (size_t s = 0; s < shards; s++) {
+        const size_t keys = build->starts[s + 1] - build->starts[s];
+        most = keys > most ? keys : most;
     }
+    places.at = malloc(places_for(most) * sizeof(*places.at));
+    if (places.at == NULL) {
+        return RPS_E_NOMEM;
+    }
+    for (size_t s = 0; s < shards; s++) {
+        const size_t keys = build->starts[s + 1] - build->starts[s];
+        places.mask = places_for(keys) - 1;
+        places.first = grouping->group_count;
+        memset(places.at, 0, (places.mask + 1) * sizeof(*places.at));
+        grouping->starts[s] = grouping->group_count;
+        for (size_t i = build->starts[s]; i < build->starts[s + 1]; i++) {
+            join(grouping, &places, i);
+        }
+    }
+    grouping->starts[shards] = grouping->group_count;
+    free(places.at);
+    return RPS_OK;
 }
 
+/* Arrays of `total` elements, the widest first, out of one allocation. */
 static rps_status
 allocate(struct build *build, size_t total)
 {
     struct rps_grouping *grouping = build->grouping;
     const size_t shards = build->table->shard_count;
-    const size_t room = total == 0 ? 1 : total;
-    size_t places = 16;
+    const size_t bytes =
+            sizeof(*grouping->entries) + 2 * sizeof(*grouping->keys) +
+            2 * sizeof(*build->keys) + 2 * sizeof(*grouping->firsts);
 
-    while (places < room * 2) {
-        places *= 2;
-    }
-    build->place_mask = places - 1;
-    grouping->entries = malloc(room * sizeof(*grouping->entries));
-    grouping->keys = malloc(room * sizeof(*grouping->keys));
-    grouping->hashes = malloc(room * sizeof(*grouping->hashes));
-    grouping->firsts = malloc(room * sizeof(*grouping->firsts));
-    grouping->lasts = malloc(room * sizeof(*grouping->lasts));
+    grouping->memory = malloc(total == 0 ? 1 : total * bytes);
     grouping->starts = calloc(shards + 1, sizeof(*grouping->starts));
-    build->order = malloc(room * sizeof(*build->order));
     build->starts = calloc(shards + 1, sizeof(*build->starts));
-    build->places = calloc(places, sizeof(*build->places));
-    return grouping->entries == NULL || grouping->keys == NULL ||
-                           grouping->hashes == NULL ||
-                           grouping->firsts == NULL ||
-                           grouping->lasts == NULL ||
-                           grouping->starts == NULL || build->order == NULL ||
-                           build->starts == NULL || build->places == NULL
-                   ? RPS_E_NOMEM
-                   : RPS_OK;
-}
-
-static void
-group_shards(struct build *build)
-{
-    struct rps_grouping *grouping = build->grouping;
-
-    for (size_t s = 0; s < build->table->shard_count; s++) {
-        grouping->starts[s] = grouping->group_count;
-        for (size_t i = build->starts[s]; i < build->starts[s + 1]; i++) {
-            join(build, build->order[i]);
-        }
+    if (grouping->memory == NULL || grouping->starts == NULL ||
+            build->starts == NULL) {
+        return RPS_E_NOMEM;
     }
-    grouping->starts[build->table->shard_count] = grouping->group_count;
+    grouping->entries = grouping->memory;
+    grouping->keys = (uint64_t *)(void *)(grouping->entries + total);
+    grouping->hashes = grouping->keys + total;
+    build->keys = grouping->hashes + total;
+    build->hashes = build->keys + total;
+    grouping->firsts = (uint32_t *)(void *)(build->hashes + total);
+    grouping->lasts = grouping->firsts + total;
+    return RPS_OK;
 }
 
 rps_status
@@ -189,22 +248,16 @@ rps_grouping_init(struct rps_grouping *grouping, const struct rps_table *table,
             collect(&build, &contributions[i]);
         }
         sort_by_shard(&build);
-        group_shards(&build);
+        status = group_shards(&build);
     }
-    free(build.order);
     free(build.starts);
-    free(build.places);
     return status;
 }
 
 void
 rps_grouping_finish(struct rps_grouping *grouping)
 {
-    free(grouping->entries);
-    free(grouping->keys);
-    free(grouping->hashes);
-    free(grouping->firsts);
-    free(grouping->lasts);
+    free(grouping->memory);
     free(grouping->starts);
     *grouping = (struct rps_grouping){.entries = NULL};
 }

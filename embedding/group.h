@@ -17,8 +17,6 @@
 
 /** One gradient of one contribution. */
 struct rps_entry {
-    uint64_t key;
-    uint64_t hash;
     const float *gradient; /* [live floats of the key] */
     uint32_t uses;         /* multiplicity */
     uint32_t next;         /* entry of the same key, or RPS_ENTRY_NONE */
@@ -26,6 +24,7 @@ struct rps_entry {
 
 /** Group g is the key keys[g]; groups lie by shard, starts[shard] on. */
 struct rps_grouping {
+    void *memory;              /* of all arrays here */
     struct rps_entry *entries; /* [entry_count]: those that are finite */
     size_t entry_count;
     size_t group_count;

@@ -11,27 +11,31 @@
 #include <assert.h>
 
 /*
- * Read without the lock, so by relaxed atomics: lines and their count may be
- * of two states. The address is made of numbers, since it may be none of a
- * line's; the version tells before it is followed.
+ * First all addresses, then all prefetches: a CPU looks no further than some
+ * 250 instructions ahead of the oldest page walk, and the fewer lie between
+ * two prefetches the more walks are under way at once.
  */
 void
 rps_index_homes(const struct rps_index *index, size_t n, const uint64_t *hashes,
         struct rps_index_line **lines)
 {
+    /* acquire: who sees the doors sees what stands in them */
     const struct rps_index_doors *doors =
             atomic_load_explicit(&index->doors, memory_order_acquire);
     const uint32_t skip = index->skip;
     const uint32_t shift = 63 - doors->depth;
 
     for (size_t i = 0; i < n; i++) {
-        const struct rps_index_door *door =
-                &doors->door[(hashes[i] << skip) >> 1 >> shift];
-        const uintptr_t start = (uintptr_t)atomic_load_explicit(
-                &door->lines, memory_order_relaxed);
-        const uint64_t line = rps_index_home_line(hashes[i],
-                atomic_load_explicit(&door->line_count, memory_order_relaxed));
-        lines[i] = (struct rps_index_line *)(start + line * sizeof(**lines));
+        /* relaxed: acted on under the lock, after the version was seen */
+        const uint64_t door = atomic_load_explicit(
+                &doors->door[(hashes[i] << skip) >> 1 >> shift],
+                memory_order_relaxed);
+        const uint64_t line = (door >> 16) +
+                              rps_index_home_line(hashes[i], door & UINT16_MAX);
+        /* made of numbers, since nobody may own it any more */
+        lines[i] = (struct rps_index_line *)(uintptr_t)(line * sizeof(**lines));
+    }
+    for (size_t i = 0; i < n; i++) {
         __builtin_prefetch(lines[i]);
     }
 }
@@ -79,14 +83,52 @@ lane_of(const struct rps_index_line *line, uint64_t key)
     return free_places > 0 ? RPS_LANE_ABSENT : RPS_LANE_BEYOND;
 }
 
-static struct rps_index_place
-find_from(const struct rps_segment *segment, uint64_t hash, uint64_t key,
-        uint32_t walked)
+static uint64_t
+door_to(const struct rps_index *index, uint64_t hash)
 {
-    const uint32_t home = line_number(segment, hash);
+    const struct rps_index_doors *doors =
+            atomic_load_explicit(&index->doors, memory_order_relaxed);
 
-    for (;; walked++) {
-        struct rps_index_line *line = line_of_walk(segment, home, walked);
+    /* relaxed: the lock orders it */
+    return atomic_load_explicit(
+            &doors->door[(hash << index->skip) >> 1 >> (63 - doors->depth)],
+            memory_order_relaxed);
+}
+
+static struct rps_index_line *
+lines_behind(uint64_t door)
+{
+    return (struct rps_index_line *)(uintptr_t)((door >> 16) *
+                                                sizeof(struct rps_index_line));
+}
+
+static struct rps_index_line *
+next_line(uint64_t door, struct rps_index_line *line, uint32_t walked)
+{
+    struct rps_index_line *lines = lines_behind(door);
+    const ptrdiff_t count = (ptrdiff_t)(door & UINT16_MAX);
+    ptrdiff_t next = (line - lines) ^ 1;
+
+    next += walked % 2 * 2;
+    return &lines[next < count ? next : next - count];
+}
+
+struct rps_index_line *
+rps_index_next(const struct rps_index *index, uint64_t hash,
+        struct rps_index_line *line, uint32_t walked)
+{
+    return next_line(door_to(index, hash), line, walked);
+}
+
+/* By the door alone: the segment itself is another cache miss. */
+struct rps_index_place
+rps_index_find(const struct rps_index *index, uint64_t hash, uint64_t key)
+{
+    const uint64_t door = door_to(index, hash);
+    struct rps_index_line *line =
+            lines_behind(door) + rps_index_home_line(hash, door & UINT16_MAX);
+
+    for (uint32_t walked = 0;; walked++) {
         const unsigned lane = lane_of(line, key);
         if (lane == RPS_LANE_ABSENT) {
             return (struct rps_index_place){.line = NULL};
@@ -95,20 +137,8 @@ find_from(const struct rps_segment *segment, uint64_t hash, uint64_t key,
             return (struct rps_index_place){
                     .line = line, .lane = lane, .row = line->rows[lane]};
         }
+        line = next_line(door, line, walked);
     }
-}
-
-struct rps_index_place
-rps_index_find(const struct rps_index *index, uint64_t hash, uint64_t key)
-{
-    return find_from(rps_index_segment(index, hash), hash, key, 0);
-}
-
-struct rps_index_place
-rps_index_find_beyond(
-        const struct rps_index *index, uint64_t hash, uint64_t key)
-{
-    return find_from(rps_index_segment(index, hash), hash, key, 2);
 }
 
 struct rps_index_place
@@ -138,14 +168,17 @@ rps_segment_insert(struct rps_segment *segment, uint64_t hash, uint64_t key,
     return (struct rps_index_place){.line = line, .lane = lane, .row = row};
 }
 
-void
+bool
 rps_segment_fill(struct rps_segment *segment, uint8_t *filled, uint64_t hash,
-        const struct rps_index_line *from, unsigned from_lane)
+        const struct rps_index_line *from, unsigned from_lane, bool at_home)
 {
     const uint32_t home = line_number(segment, hash);
     struct rps_index_line *line = &segment->lines[home];
     unsigned lane = filled[home];
 
+    if (at_home && lane == RPS_LINE_KEYS) {
+        return false;
+    }
     for (uint32_t walked = 1; lane == RPS_LINE_KEYS; walked++) {
         line = line_of_walk(segment, home, walked);
         lane = filled[line - segment->lines];
@@ -155,6 +188,7 @@ rps_segment_fill(struct rps_segment *segment, uint8_t *filled, uint64_t hash,
     line->meta[lane] = from->meta[from_lane];
     filled[line - segment->lines]++;
     segment->count++;
+    return true;
 }
 
 rps_status
@@ -253,6 +287,9 @@ rps_index_remove(struct rps_index *index, struct rps_index_place place)
     assert(place.row != 0 && place.line->rows[place.lane] == place.row);
 
     place.line->rows[place.lane] = 0;
+    if (was_full) {
+        rps_index_new_version(index);
+    }
     while (was_full) {
         const struct rps_index_place from =
                 key_that_passed(index, segment, place.line);
@@ -276,9 +313,8 @@ rps_index_segment(const struct rps_index *index, uint64_t hash)
     const struct rps_index_doors *doors =
             atomic_load_explicit(&index->doors, memory_order_relaxed);
 
-    return &index->segments[doors->door[(hash << index->skip) >> 1 >>
-                                         (63 - doors->depth)]
-                                    .segment];
+    return &index->segments[doors->segments[(hash << index->skip) >> 1 >>
+                                            (63 - doors->depth)]];
 }
 
 uint64_t

@@ -31,20 +31,20 @@
 
 #include <stdatomic.h>
 
-/* What a probe reads of a segment, copied into each of its doors. */
-struct rps_index_door {
-    _Atomic(struct rps_index_line *) lines;
-    _Atomic uint32_t line_count;
-    uint32_t segment;
-};
-
-/* All doors of a depth. Replaced ones stay until the end of the index:
- * rps_index_homes() may still read them. Together they are smaller than these.
+/*
+ * All doors of a depth. A door is what a probe reads of its segment, in one
+ * word, since a batch reads as many of them as it has keys:
+ *
+ *   door = address of the lines / 64 << 16 | how many
+ *
+ * Replaced doors stay until the end of the index: rps_index_homes() may still
+ * read them. Together they are smaller than these.
  */
 struct rps_index_doors {
     struct rps_index_doors *replaced;
+    uint32_t *segments; /* [2^depth], behind the doors */
     uint32_t depth;
-    struct rps_index_door door[];
+    _Atomic uint64_t door[]; /* [2^depth] */
 };
 
 struct rps_segment {
@@ -61,7 +61,8 @@ struct rps_index {
     uint64_t job_seed;
     uint32_t skip; /* leading bits of the hash that all keys here share */
     _Atomic(struct rps_index_doors *) doors;
-    _Atomic uint64_t version; /* rises when lines of a segment are replaced */
+    _Atomic uint64_t version;     /* rises when a key may lie elsewhere than
+                                   * before: new lines, or pulled back */
     struct rps_segment *segments; /* [segment_count] */
     uint32_t segment_count;
     uint32_t segment_room;
@@ -89,7 +90,10 @@ rps_index_home_line(uint64_t hash, uint64_t line_count)
     return (hash & UINT32_MAX) * line_count >> 32;
 }
 
-/** Tells whether lines that were asked for are still those to probe. */
+/**
+ * Tells whether what was read of the index still holds: where the search for
+ * a key begins, and that a key is in no line where it was not found.
+ */
 static inline uint64_t
 rps_index_version(const struct rps_index *index)
 {
@@ -107,19 +111,14 @@ rps_index_version(const struct rps_index *index)
 void rps_index_homes(const struct rps_index *index, size_t n,
         const uint64_t *hashes, struct rps_index_line **lines);
 
-/** The other line of a pair: the second of a key's walk. */
-static inline struct rps_index_line *
-rps_index_other(const struct rps_index_line *line)
-{
-    return (struct rps_index_line *)((uintptr_t)line ^
-                                     sizeof(struct rps_index_line));
-}
+/**
+ * The line after `line` on a key's walk, which is the `walked`th of it, from
+ * 0: the other of the pair, then the first of the next pair.
+ */
+struct rps_index_line *rps_index_next(const struct rps_index *index,
+        uint64_t hash, struct rps_index_line *line, uint32_t walked);
 
 struct rps_index_place rps_index_find(
-        const struct rps_index *index, uint64_t hash, uint64_t key);
-
-/** As _find(), of a key that is in neither line of its first pair. */
-struct rps_index_place rps_index_find_beyond(
         const struct rps_index *index, uint64_t hash, uint64_t key);
 
 /**

@@ -18,10 +18,21 @@
 #define LINES_MAX      (RPS_REGION_BYTES / sizeof(struct rps_index_line))
 #define LINE_HASH_BITS 32u /* the low ones, which name the line */
 
+_Static_assert(LINES_MAX <= UINT16_MAX, "a door holds a line count");
+
 static struct rps_index_doors *
 doors_of(const struct rps_index *index)
 {
     return atomic_load_explicit(&index->doors, memory_order_relaxed);
+}
+
+static uint64_t
+door_of(const struct rps_segment *segment)
+{
+    const uint64_t start =
+            (uintptr_t)segment->lines / sizeof(struct rps_index_line);
+
+    return start << 16 | segment->line_count;
 }
 
 /* Copy what a probe needs into the segment's doors. Relaxed: readers that
@@ -36,15 +47,10 @@ paint_doors(struct rps_index *index, uint32_t number)
 
     for (uint32_t i = first; i < first + ((uint32_t)1 << log2); i++) {
         atomic_store_explicit(
-                &doors->door[i].lines, segment->lines, memory_order_relaxed);
-        atomic_store_explicit(&doors->door[i].line_count, segment->line_count,
-                memory_order_relaxed);
-        doors->door[i].segment = number;
+                &doors->door[i], door_of(segment), memory_order_relaxed);
+        doors->segments[i] = number;
     }
-    /* release: see rps_index_version() */
-    atomic_store_explicit(&index->version,
-            atomic_load_explicit(&index->version, memory_order_relaxed) + 1,
-            memory_order_release);
+    rps_index_new_version(index);
 }
 
 /* A number of the segment's own, always the same. */
@@ -117,30 +123,65 @@ hash_line(const struct rps_index *index, const struct rps_index_line *line,
     rps_key_hashes(RPS_LINE_KEYS, line->keys, index->job_seed, hashes);
 }
 
-/* Into to[0], or, where a segment is split, into to[0] and to[1]. All three
- * are gone through once, from front to back: the order of keys in lines is
- * that of their hashes, nearly. */
+/* What is moved into to[0], or, where a segment is split, to[0] and to[1]. */
+struct move {
+    const struct rps_index *index;
+    const struct rps_segment *from;
+    struct rps_segment *to;
+    bool splits;
+    uint8_t filled[2][LINES_MAX]; /* keys of each line of to[] */
+    uint8_t left[LINES_MAX];      /* a bit a lane of from: not moved yet */
+};
+
+/* What is left of line i; at_home: no further than to their home lines. */
+static void
+move_line(struct move *move, uint32_t i, bool at_home)
+{
+    const struct rps_index_line *line = &move->from->lines[i];
+    uint64_t hashes[RPS_LINE_KEYS];
+
+    hash_line(move->index, line, hashes);
+    for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
+        const unsigned half =
+                move->splits ? half_of(move->index, move->from, hashes[lane])
+                             : 0;
+        if ((move->left[i] >> lane & 1) != 0 &&
+                rps_segment_fill(&move->to[half], move->filled[half],
+                        hashes[lane], line, lane, at_home)) {
+            move->left[i] &= (uint8_t) ~(1u << lane);
+        }
+    }
+}
+
+/*
+ * All lines are gone through from front to back: the order of keys in lines
+ * is that of their hashes, nearly. Twice: a key that finds its home line full
+ * must not take the place of one that is at home where it went.
+ */
 static void
 move_keys(const struct rps_index *index, const struct rps_segment *from,
         struct rps_segment *to, bool splits)
 {
-    uint8_t filled[2][LINES_MAX];
-    uint64_t hashes[RPS_LINE_KEYS];
+    struct move move;
 
-    memset(filled[0], 0, to[0].line_count);
+    move.index = index;
+    move.from = from;
+    move.to = to;
+    move.splits = splits;
+    memset(move.filled[0], 0, to[0].line_count);
     if (splits) {
-        memset(filled[1], 0, to[1].line_count);
+        memset(move.filled[1], 0, to[1].line_count);
     }
     for (uint32_t i = 0; i < from->line_count; i++) {
-        const struct rps_index_line *line = &from->lines[i];
-        hash_line(index, line, hashes);
+        move.left[i] = 0;
         for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
-            const unsigned half =
-                    splits ? half_of(index, from, hashes[lane]) : 0;
-            if (line->rows[lane] != 0) {
-                rps_segment_fill(
-                        &to[half], filled[half], hashes[lane], line, lane);
-            }
+            move.left[i] |= (uint8_t)((from->lines[i].rows[lane] != 0) << lane);
+        }
+        move_line(&move, i, true);
+    }
+    for (uint32_t i = 0; i < from->line_count; i++) {
+        if (move.left[i] != 0) {
+            move_line(&move, i, false);
         }
     }
 }
@@ -216,14 +257,26 @@ make_segment_room(struct rps_index *index)
     return RPS_OK;
 }
 
+static size_t
+doors_bytes(uint32_t depth)
+{
+    const struct rps_index_doors *doors = NULL;
+
+    return sizeof(*doors) +
+           ((size_t)1 << depth) *
+                   (sizeof(doors->door[0]) + sizeof(doors->segments[0]));
+}
+
 static struct rps_index_doors *
 new_doors(uint32_t depth)
 {
-    struct rps_index_doors *doors = malloc(
-            sizeof(*doors) + sizeof(doors->door[0]) * ((size_t)1 << depth));
+    const size_t count = (size_t)1 << depth;
+    struct rps_index_doors *doors = malloc(doors_bytes(depth));
 
     if (doors != NULL) {
         doors->replaced = NULL;
+        doors->segments = (uint32_t *)(void *)((char *)(doors + 1) +
+                                               count * sizeof(doors->door[0]));
         doors->depth = depth;
     }
     return doors;
@@ -239,12 +292,9 @@ double_doors(struct rps_index *index)
         return RPS_E_NOMEM;
     }
     for (uint32_t i = 0; i < (uint32_t)1 << doors->depth; i++) {
-        const struct rps_index_door *from = &old->door[i / 2];
-        atomic_init(&doors->door[i].lines,
-                atomic_load_explicit(&from->lines, memory_order_relaxed));
-        atomic_init(&doors->door[i].line_count,
-                atomic_load_explicit(&from->line_count, memory_order_relaxed));
-        doors->door[i].segment = from->segment;
+        atomic_init(&doors->door[i],
+                atomic_load_explicit(&old->door[i / 2], memory_order_relaxed));
+        doors->segments[i] = old->segments[i / 2];
     }
     doors->replaced = old;
     /* release: a prefetch that sees them sees what stands in them */
@@ -401,8 +451,7 @@ rps_index_list_bytes(const struct rps_index *index)
     size_t bytes = index->segment_room * sizeof(*index->segments);
 
     for (; doors != NULL; doors = doors->replaced) {
-        bytes += sizeof(*doors) +
-                 sizeof(doors->door[0]) * ((size_t)1 << doors->depth);
+        bytes += doors_bytes(doors->depth);
     }
     return bytes;
 }

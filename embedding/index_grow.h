@@ -31,6 +31,25 @@ rps_segment_free(const struct rps_segment *segment)
     return segment->line_count * RPS_LINE_KEYS - 1 - segment->count;
 }
 
+/** Whether the hash begins as all in this segment do. */
+static inline bool
+rps_segment_holds(const struct rps_index *index,
+        const struct rps_segment *segment, uint64_t hash)
+{
+    return (hash << index->skip) >> 1 >> (63 - segment->depth) ==
+           segment->first;
+}
+
+/** Keys may lie elsewhere from now on (the lock). */
+static inline void
+rps_index_new_version(struct rps_index *index)
+{
+    /* release: see rps_index_version() */
+    atomic_store_explicit(&index->version,
+            atomic_load_explicit(&index->version, memory_order_relaxed) + 1,
+            memory_order_release);
+}
+
 /** Store an absent key in a segment that has a free place (asserted). */
 struct rps_index_place rps_segment_insert(struct rps_segment *segment,
         uint64_t hash, uint64_t key, uint32_t row, uint32_t meta);
@@ -39,9 +58,11 @@ struct rps_index_place rps_segment_insert(struct rps_segment *segment,
  * Copy a key from a line into a segment that is being filled: no key has left
  * it, so that filled[line_count] says how many keys each of its lines has.
  * To read that from the lines, right behind the writes, takes twice the time.
+ * Returns: false where it may only lie at home, and that is full.
  */
-void rps_segment_fill(struct rps_segment *segment, uint8_t *filled,
-        uint64_t hash, const struct rps_index_line *from, unsigned from_lane);
+bool rps_segment_fill(struct rps_segment *segment, uint8_t *filled,
+        uint64_t hash, const struct rps_index_line *from, unsigned from_lane,
+        bool at_home);
 
 /**
  * Make the segment of a key larger, or two of it; it then has room for more

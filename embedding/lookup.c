@@ -4,22 +4,29 @@
  * nothing. A batch goes through in blocks (batch.h), a block shard by shard,
  * in stages, each of which asks for the memory that the next one reads:
  *
- *   ask for the lines        the next shard, while this one is read
- *   probe, ask for rows      a burst of keys         (the shard's lock)
- *   copy the rows            the burst before        (the shard's lock)
- *   keys beyond their line   after the bursts, the same way
- *   what absent keys answer  after the block         (no lock)
+ *   ask for the home lines    the next shard, while this one is read
+ *   probe, ask for rows       a burst of keys         (the shard's lock)
+ *   copy the rows             the burst before        (its shard's lock)
+ *   keys beyond their line    after the others: the next line of their walk,
+ *                             until none is left
+ *   what absent keys answer   after the block         (no lock)
  *
- * A shard that another thread holds is put off until the others are done.
+ * Bursts follow each other without a gap: the last rows of a shard are copied
+ * while the first ones of the next are on their way, and its lock is kept
+ * until then. Who holds a lock never waits for another: a shard that is busy
+ * is put off until the others are done.
+ *
+ * Addresses are computed first and asked for in one go: what lies between
+ * two prefetches limits how many page walks are under way at once.
  */
 #include "embedding/admit.h"
 #include "embedding/batch.h"
+#include "embedding/prefetch.h"
 
 #include <assert.h>
 #include <string.h>
 
-#define BURST      16u /* rows asked for before the first is copied */
-#define LINE_BYTES ((size_t)64)
+#define BURST 16u /* rows asked for before the first is copied */
 
 #define UNADMITTED 0x8000u /* a bit that no position has */
 
@@ -34,8 +41,23 @@ struct asked {
 /* Rows that were asked for, and where they go. */
 struct burst {
     size_t n;
-    const void *rows[BURST]; /* NULL: not here */
+    const void *rows[BURST];
     uint16_t positions[BURST];
+    struct rps_shard *held; /* unlocked when they are copied; or NULL */
+};
+
+/* Keys of the batch, by their numbers there. */
+struct list {
+    size_t n;
+    uint16_t keys[RPS_BATCH_KEYS];
+};
+
+/* What a burst is to find: keys numbers[n], in lines[n]. */
+struct wanted {
+    size_t n;
+    const uint64_t *keys;
+    struct rps_index_line *const *lines;
+    const uint16_t *numbers;
 };
 
 struct lookup {
@@ -46,12 +68,12 @@ struct lookup {
     bool admission;         /* absent keys are asked about */
     float *rows;            /* of the block */
     size_t stride;
-    size_t absent_count;
-    size_t beyond_count;
     struct rps_batch batch;
     struct rps_index_line *lines[RPS_BATCH_KEYS]; /* of the batch's keys */
-    uint16_t beyond[RPS_BATCH_KEYS]; /* in the batch, of the shard at hand */
-    uint16_t absent[RPS_BATCH_KEYS]; /* in the batch; UNADMITTED in some */
+    struct list beyond[2]; /* of a shard: not in line w of their walk; w & 1 */
+    struct list absent;    /* of the block; UNADMITTED in some */
+    unsigned turn;         /* of the bursts */
+    struct burst bursts[2];
 };
 
 static float *
@@ -60,195 +82,233 @@ row_out(const struct lookup *lookup, size_t position)
     return (float *)(void *)((char *)lookup->rows + position * lookup->stride);
 }
 
+/* absent.keys[from] and on. */
 static void
-note_absent_locked(
-        struct lookup *lookup, const struct rps_shard *shard, uint16_t i)
+ask_admission_locked(
+        struct lookup *lookup, const struct rps_shard *shard, size_t from)
 {
     const struct rps_batch *batch = &lookup->batch;
     const uint32_t *counts = lookup->counts;
-    const bool admitted =
-            !lookup->admission ||
-            rps_admitted_locked(lookup->table, shard, batch->hashes[i],
-                    batch->keys[i],
-                    counts == NULL ? 1 : counts[batch->positions[i]]);
 
-    lookup->absent[lookup->absent_count] =
-            admitted ? i : (uint16_t)(i | UNADMITTED);
-    lookup->absent_count++;
-}
-
-/* Put row number `row` into the burst, and ask for it. */
-static inline void
-add_row_locked(const struct lookup *lookup, const struct rps_rows *rows,
-        struct burst *burst, size_t at, uint32_t row)
-{
-    const char *start = rps_rows_at(rows, row - 1);
-
-    burst->rows[at] = start;
-    for (size_t byte = 0; byte < lookup->table->value_bytes;
-            byte += LINE_BYTES) {
-        __builtin_prefetch(start + byte);
+    for (size_t i = from; i < lookup->absent.n; i++) {
+        const uint16_t key = lookup->absent.keys[i];
+        if (!rps_admitted_locked(lookup->table, shard, batch->hashes[key],
+                    batch->keys[key],
+                    counts == NULL ? 1 : counts[batch->positions[key]])) {
+            lookup->absent.keys[i] = (uint16_t)(key | UNADMITTED);
+        }
     }
 }
 
-/* Keys start .. start + n - 1 of the batch, in their first lines. */
+static inline __attribute__((always_inline)) void
+ask_rows(const struct lookup *lookup, const struct burst *burst)
+{
+    const size_t bytes = lookup->table->value_bytes;
+
+    for (size_t i = 0; i < burst->n; i++) {
+        rps_prefetch(burst->rows[i], bytes);
+    }
+}
+
+static inline void
+add(struct list *list, uint16_t key)
+{
+    list->keys[list->n] = key;
+    list->n++;
+}
+
+/* The next lines of the keys list->keys[from] and on, which were not in
+ * line `walked` of their walk. */
 static void
+ask_next_locked(struct lookup *lookup, const struct rps_shard *shard,
+        uint32_t walked, const struct list *list, size_t from)
+{
+    for (size_t i = from; i < list->n; i++) {
+        const uint16_t key = list->keys[i];
+        struct rps_index_line *line = rps_index_next(&shard->index,
+                lookup->batch.hashes[key], lookup->lines[key], walked);
+        __builtin_prefetch(line);
+        lookup->lines[key] = line;
+    }
+}
+
+static inline void
 find_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
-        size_t start, struct burst *burst)
+        uint32_t walked, const struct wanted *wanted, struct burst *burst)
 {
-    struct rps_index_line *const *lines = lookup->lines + start;
+    struct list *beyond = &lookup->beyond[walked & 1];
+    const size_t beyond_before = beyond->n;
+    const size_t absent_before = lookup->absent.n;
     uint8_t lanes[BURST];
+    size_t found = 0;
 
-    memcpy(burst->positions, lookup->batch.positions + start,
-            burst->n * sizeof(*burst->positions));
-    lookup->table->kernels.probe((const struct rps_index_line *const *)lines,
-            lookup->batch.keys + start, burst->n, lanes);
-    for (size_t i = 0; i < burst->n; i++) {
-        burst->rows[i] = NULL;
+    lookup->table->kernels.probe(
+            (const struct rps_index_line *const *)wanted->lines, wanted->keys,
+            wanted->n, lanes);
+    for (size_t i = 0; i < wanted->n; i++) {
+        const uint16_t key = wanted->numbers[i];
         if (lanes[i] < RPS_LINE_KEYS) {
-            add_row_locked(
-                    lookup, &shard->rows, burst, i, lines[i]->rows[lanes[i]]);
-        } else if (lanes[i] == RPS_LANE_ABSENT) {
-            note_absent_locked(lookup, shard, (uint16_t)(start + i));
+            burst->rows[found] = rps_rows_at(
+                    &shard->rows, wanted->lines[i]->rows[lanes[i]] - 1);
+            burst->positions[found] = lookup->batch.positions[key];
+            found++;
         } else {
-            lookup->lines[start + i] = rps_index_other(lines[i]);
-            __builtin_prefetch(lookup->lines[start + i]);
-            lookup->beyond[lookup->beyond_count] = (uint16_t)(start + i);
-            lookup->beyond_count++;
+            add(lanes[i] == RPS_LANE_BEYOND ? beyond : &lookup->absent, key);
         }
+    }
+    burst->n = found;
+    ask_rows(lookup, burst);
+    ask_next_locked(lookup, shard, walked, beyond, beyond_before);
+    if (lookup->admission) {
+        ask_admission_locked(lookup, shard, absent_before);
     }
 }
 
-/* The n keys beyond[start] and on, in the other line of their pairs, or
- * wherever they are. */
+/* Copy the burst before this one. */
 static void
-find_beyond_locked(struct lookup *lookup, const struct rps_shard *shard,
-        size_t start, struct burst *burst)
+copy_before(struct lookup *lookup)
 {
-    const struct rps_batch *batch = &lookup->batch;
-    const struct rps_index_line *lines[BURST];
-    uint64_t keys[BURST];
-    uint8_t lanes[BURST];
+    struct burst *before = &lookup->bursts[lookup->turn ^ 1];
 
-    for (size_t i = 0; i < burst->n; i++) {
-        const uint16_t key = lookup->beyond[start + i];
-        lines[i] = lookup->lines[key];
-        keys[i] = batch->keys[key];
-        burst->positions[i] = batch->positions[key];
+    lookup->gather(lookup->rows, lookup->stride, before->positions,
+            before->rows, before->n, lookup->table->spec.dim);
+    if (before->held != NULL) {
+        pthread_mutex_unlock(&before->held->lock);
     }
-    lookup->table->kernels.probe(lines, keys, burst->n, lanes);
-    for (size_t i = 0; i < burst->n; i++) {
-        const uint16_t key = lookup->beyond[start + i];
-        uint32_t row = 0;
-        burst->rows[i] = NULL;
-        if (lanes[i] < RPS_LINE_KEYS) {
-            row = lines[i]->rows[lanes[i]];
-        } else if (lanes[i] == RPS_LANE_BEYOND) {
-            row = rps_index_find_beyond(
-                    &shard->index, batch->hashes[key], keys[i])
-                          .row;
-        }
-        if (row != 0) {
-            add_row_locked(lookup, &shard->rows, burst, i, row);
-        } else {
-            note_absent_locked(lookup, shard, key);
-        }
-    }
+    before->n = 0;
+    before->held = NULL;
 }
 
-typedef void find_fn(struct lookup *lookup, const struct rps_shard *shard,
-        size_t start, struct burst *burst);
-
-/* While the rows of a burst are on their way, the one before is copied. */
 static inline void
-copy_bursts_locked(struct lookup *lookup, const struct rps_shard *shard,
-        size_t start, size_t end, find_fn *find)
+read_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
+        uint32_t walked, const struct wanted *wanted)
 {
-    struct burst bursts[2] = {{.n = 0}, {.n = 0}};
-    unsigned turn = 0;
-
-    for (; start < end; start += BURST, turn ^= 1) {
-        struct burst *burst = &bursts[turn];
-        const struct burst *before = &bursts[turn ^ 1];
-        burst->n = end - start < BURST ? end - start : BURST;
-        find(lookup, shard, start, burst);
-        lookup->gather(lookup->rows, lookup->stride, before->positions,
-                before->rows, before->n, lookup->table->spec.dim);
-    }
-    lookup->gather(lookup->rows, lookup->stride, bursts[turn ^ 1].positions,
-            bursts[turn ^ 1].rows, bursts[turn ^ 1].n, lookup->table->spec.dim);
+    find_burst_locked(
+            lookup, shard, walked, wanted, &lookup->bursts[lookup->turn]);
+    copy_before(lookup);
+    lookup->turn ^= 1;
 }
 
+/* The run's keys, in their home lines. */
 static void
-copy_run_locked(struct lookup *lookup, const struct asked *asked)
+read_homes_locked(struct lookup *lookup, const struct rps_shard *shard,
+        const struct rps_batch_run *run)
+{
+    uint16_t numbers[BURST];
+
+    for (size_t start = run->start; start < run->end; start += BURST) {
+        const size_t left = run->end - start;
+        const struct wanted wanted = {.n = left < BURST ? left : BURST,
+                .keys = lookup->batch.keys + start,
+                .lines = lookup->lines + start,
+                .numbers = numbers};
+        for (size_t i = 0; i < BURST; i++) {
+            numbers[i] = (uint16_t)(start + i);
+        }
+        read_burst_locked(lookup, shard, 0, &wanted);
+    }
+}
+
+/* Those that were not in line `walked` - 1 of their walk, in the next. */
+static void
+read_beyond_locked(
+        struct lookup *lookup, const struct rps_shard *shard, uint32_t walked)
+{
+    struct list *list = &lookup->beyond[(walked - 1) & 1];
+    struct rps_index_line *lines[BURST];
+    uint64_t keys[BURST];
+    struct wanted wanted = {.keys = keys, .lines = lines};
+
+    for (size_t start = 0; start < list->n; start += BURST) {
+        const size_t left = list->n - start;
+        wanted.n = left < BURST ? left : BURST;
+        wanted.numbers = list->keys + start;
+        for (size_t i = 0; i < wanted.n; i++) {
+            lines[i] = lookup->lines[wanted.numbers[i]];
+            keys[i] = lookup->batch.keys[wanted.numbers[i]];
+        }
+        read_burst_locked(lookup, shard, walked, &wanted);
+    }
+    list->n = 0;
+}
+
+/* The shard is locked here, and unlocked when its last row is copied. */
+static void
+read_run(struct lookup *lookup, const struct asked *asked)
 {
     const struct rps_batch_run *run = &asked->run;
-    const struct rps_shard *shard = &lookup->table->shards[run->shard];
+    struct rps_shard *shard = &lookup->table->shards[run->shard];
 
     if (asked->version != rps_index_version(&shard->index)) {
         rps_index_homes(&shard->index, run->end - run->start,
                 lookup->batch.hashes + run->start, lookup->lines + run->start);
     }
-    lookup->beyond_count = 0;
-    copy_bursts_locked(lookup, shard, run->start, run->end, find_burst_locked);
-    copy_bursts_locked(
-            lookup, shard, 0, lookup->beyond_count, find_beyond_locked);
+    read_homes_locked(lookup, shard, run);
+    for (uint32_t walked = 1; lookup->beyond[(walked - 1) & 1].n > 0;
+            walked++) {
+        read_beyond_locked(lookup, shard, walked);
+    }
+    lookup->bursts[lookup->turn ^ 1].held = shard;
 }
 
-/* The run that starts at `start`, its lines asked for. */
+/* Ask for the run's home lines. */
 static struct asked
-ask(struct lookup *lookup, size_t start)
+ask(struct lookup *lookup, struct rps_batch_run run)
 {
-    struct asked asked = {
-            .run = rps_batch_run_at(&lookup->batch, lookup->table, start)};
-    const struct rps_index *index =
-            &lookup->table->shards[asked.run.shard].index;
+    const struct rps_index *index = &lookup->table->shards[run.shard].index;
+    const struct asked asked = {
+            .run = run, .version = rps_index_version(index)};
 
-    asked.version = rps_index_version(index);
-    rps_index_homes(index, asked.run.end - start, lookup->batch.hashes + start,
-            lookup->lines + start);
+    rps_index_homes(index, run.end - run.start,
+            lookup->batch.hashes + run.start, lookup->lines + run.start);
     return asked;
 }
 
 static void
-copy_present(struct lookup *lookup)
+read_busy(struct lookup *lookup, const uint16_t *shards, size_t n)
 {
-    uint16_t busy[1u << RPS_SHARD_LOG2_MAX]; /* where their runs start */
+    for (size_t i = 0; i < n; i++) {
+        const struct asked asked =
+                ask(lookup, rps_batch_run_of(&lookup->batch, shards[i]));
+        pthread_mutex_lock(&lookup->table->shards[shards[i]].lock);
+        read_run(lookup, &asked);
+        copy_before(lookup);
+    }
+}
+
+static void
+read_present(struct lookup *lookup)
+{
+    uint16_t busy[1u << RPS_SHARD_LOG2_MAX];
     size_t busy_count = 0;
-    struct asked next = ask(lookup, 0);
+    struct asked next = ask(lookup, rps_batch_run_first(&lookup->batch));
 
     while (next.run.start < next.run.end) {
         const struct asked now = next;
         struct rps_shard *shard = &lookup->table->shards[now.run.shard];
-        next = ask(lookup, now.run.end);
-        if (pthread_mutex_trylock(&shard->lock) != 0) {
-            busy[busy_count] = (uint16_t)now.run.start;
+        next = ask(lookup, rps_batch_run_next(&lookup->batch, now.run));
+        if (pthread_mutex_trylock(&shard->lock) == 0) {
+            read_run(lookup, &now);
+        } else {
+            busy[busy_count] = (uint16_t)now.run.shard;
             busy_count++;
-            continue;
         }
-        copy_run_locked(lookup, &now);
-        pthread_mutex_unlock(&shard->lock);
     }
-    for (size_t i = 0; i < busy_count; i++) {
-        const struct asked late = ask(lookup, busy[i]);
-        struct rps_shard *shard = &lookup->table->shards[late.run.shard];
-        pthread_mutex_lock(&shard->lock);
-        copy_run_locked(lookup, &late);
-        pthread_mutex_unlock(&shard->lock);
-    }
+    copy_before(lookup);
+    read_busy(lookup, busy, busy_count);
 }
 
 static void
 fill_absent(const struct lookup *lookup, bool read_only)
 {
-    for (size_t i = 0; i < lookup->absent_count; i++) {
-        const uint16_t key = lookup->absent[i] & (UNADMITTED - 1);
-        float *out = row_out(lookup, lookup->batch.positions[key]);
-        if (read_only || lookup->absent[i] != key) {
-            rps_table_default_value(
-                    lookup->table, lookup->batch.keys[key], out);
+    for (size_t i = 0; i < lookup->absent.n; i++) {
+        const uint16_t at = lookup->absent.keys[i] & (UNADMITTED - 1);
+        const uint64_t key = lookup->batch.keys[at];
+        float *out = row_out(lookup, lookup->batch.positions[at]);
+        if (read_only || lookup->absent.keys[i] != at) {
+            rps_table_default_value(lookup->table, key, out);
         } else {
-            rps_table_first_value(lookup->table, lookup->batch.keys[key], out);
+            rps_table_first_value(lookup->table, key, out);
         }
     }
 }
@@ -266,17 +326,20 @@ rps_table_lookup(struct rps_table *table, const struct rps_read *read,
     lookup.admission = !read->read_only && !rps_admits_all(table);
     lookup.gather = table->kernels.gather[table->spec.value_dtype];
     lookup.stride = stride;
+    lookup.turn = 0;
+    lookup.bursts[0] = lookup.bursts[1] = (struct burst){.n = 0};
+    lookup.beyond[0].n = lookup.beyond[1].n = 0;
     for (size_t done = 0; done < read->count; done += lookup.batch.count) {
         const size_t left = read->count - done;
         lookup.rows = (float *)(void *)((char *)rows + done * stride);
         lookup.counts = read->counts == NULL ? NULL : read->counts + done;
-        lookup.absent_count = 0;
+        lookup.absent.n = 0;
         rps_batch_sort(&lookup.batch, table,
                 left < RPS_BATCH_KEYS ? left : RPS_BATCH_KEYS,
                 read->keys + done);
-        copy_present(&lookup);
+        read_present(&lookup);
         fill_absent(&lookup, read->read_only);
-        missing += lookup.absent_count;
+        missing += lookup.absent.n;
     }
     rps_count(&table->lookups, read->count);
     rps_count(&table->missing, missing);

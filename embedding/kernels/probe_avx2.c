@@ -3,7 +3,8 @@
 
 #include <immintrin.h>
 
-/* Four bits a question: is it the key, is the place free. */
+/* Four bits a question: is it the key, is the place free. No branch: which
+ * keys lie beyond their line cannot be foretold. */
 static uint8_t
 lane_of(const struct rps_index_line *line, __m256i key)
 {
@@ -13,12 +14,10 @@ lane_of(const struct rps_index_line *line, __m256i key)
             _mm256_castsi256_pd(_mm256_cmpeq_epi64(keys, key)));
     const unsigned freed = (unsigned)_mm_movemask_ps(
             _mm_castsi128_ps(_mm_cmpeq_epi32(rows, _mm_setzero_si128())));
-    const unsigned found = same & ~freed;
+    const unsigned otherwise =
+            freed != 0 ? 1u << RPS_LANE_ABSENT : 1u << RPS_LANE_BEYOND;
 
-    if (found != 0) {
-        return (uint8_t)__builtin_ctz(found);
-    }
-    return freed != 0 ? RPS_LANE_ABSENT : RPS_LANE_BEYOND;
+    return (uint8_t)__builtin_ctz((same & ~freed) | otherwise);
 }
 
 static void

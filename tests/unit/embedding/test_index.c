@@ -247,6 +247,98 @@ START_TEST(segments_follow_each_other_through_all_hashes)
 }
 END_TEST
 
+/* The home line of a key, and how many of its keys are at home there. */
+static bool
+is_full_of_its_own(const struct rps_segment *segment, uint64_t hash)
+{
+    const uint64_t home = rps_index_home_line(hash, segment->line_count);
+    const struct rps_index_line *line = &segment->lines[home];
+
+    for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
+        if (line->rows[lane] == 0 ||
+                rps_index_home_line(rps_key_hash(line->keys[lane], JOB_SEED),
+                        segment->line_count) != home) {
+            return false;
+        }
+    }
+    return true;
+}
+
+START_TEST(after_growth_a_key_is_at_home_where_its_line_has_room_for_it)
+{
+    struct index_fixture f;
+    const uint32_t count = 20000;
+    uint64_t before = 0;
+    uint64_t away = 0;
+
+    start(&f);
+    for (uint32_t i = 0; i < count; i++) {
+        ck_assert_int_eq(insert(&f, i, i + 1), RPS_OK);
+    }
+    for (uint32_t s = 0; s < f.index.segment_count; s++) {
+        before += f.index.segments[s].line_count;
+    }
+    /* every segment's last growth is now */
+    for (uint32_t i = 0; i < f.index.segment_count; i++) {
+        ck_assert_int_eq(
+                rps_index_grow(&f.index,
+                        (uint64_t)f.index.segments[i].first
+                                << (64 - SKIP - f.index.segments[i].depth),
+                        0),
+                RPS_OK);
+    }
+    ck_assert_uint_gt(f.index.line_count, before);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t hash = rps_key_hash(i, JOB_SEED);
+        const struct rps_segment *segment = rps_index_segment(&f.index, hash);
+        check_stored(&f, i, i + 1);
+        if (find(&f, i).line != &segment->lines[rps_index_home_line(
+                                        hash, segment->line_count)]) {
+            ck_assert(is_full_of_its_own(segment, hash));
+            away++;
+        }
+    }
+    ck_assert_uint_gt(away, 0);
+    finish(&f);
+}
+END_TEST
+
+/* A reader that was told where a key is not, and then sees another version,
+ * begins again: without that it would miss a key that was pulled back. */
+START_TEST(the_version_changes_whenever_a_key_moves)
+{
+    struct index_fixture f;
+    struct rps_index_place *places = calloc(POOL, sizeof(*places));
+    uint64_t moved = 0;
+
+    ck_assert_ptr_nonnull(places);
+    start(&f);
+    for (uint32_t i = 0; i < POOL; i++) {
+        ck_assert_int_eq(insert(&f, i, i + 1), RPS_OK);
+    }
+    for (uint32_t gone = 0; gone < POOL; gone += 7) {
+        const uint64_t version = rps_index_version(&f.index);
+        bool same = true;
+        for (uint32_t i = gone + 1; i < POOL; i++) {
+            places[i] = find(&f, i);
+        }
+        rps_index_remove(&f.index, find(&f, gone));
+        for (uint32_t i = gone + 1; i < POOL; i++) {
+            const struct rps_index_place now = find(&f, i);
+            same &= i % 7 == 0 ||
+                    (now.line == places[i].line && now.lane == places[i].lane);
+        }
+        if (!same) {
+            moved++;
+            ck_assert_uint_ne(rps_index_version(&f.index), version);
+        }
+    }
+    ck_assert_uint_gt(moved, 0);
+    finish(&f);
+    free(places);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -261,6 +353,9 @@ main(void)
     tcase_add_test(tc, without_memory_places_are_used_up_to_the_last_but_one);
     tcase_add_test(tc, places_that_are_promised_stay_free);
     tcase_add_test(tc, segments_follow_each_other_through_all_hashes);
+    tcase_add_test(
+            tc, after_growth_a_key_is_at_home_where_its_line_has_room_for_it);
+    tcase_add_test(tc, the_version_changes_whenever_a_key_moves);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }
