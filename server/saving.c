@@ -3,6 +3,8 @@
  * Owns SAVE and RESTORE as requests and as tasks of the writer thread.
  * Leaves files to embedding/checkpoint.
  */
+#include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/spec.h"
 #include "server/job.h"
@@ -58,8 +60,47 @@ check_cut(struct rps_service *service, const struct rps_task *task,
     return status;
 }
 
+/* relaxed, here and below: see rps_saving_record */
+static void
+put(_Atomic uint64_t *field, uint64_t value)
+{
+    atomic_store_explicit(field, value, memory_order_relaxed);
+}
+
+static void
+count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+static void
+set_busy(struct rps_service *service, enum rps_busy busy)
+{
+    put(&service->saving.busy_since_ms, rps_clock_ms());
+    atomic_store_explicit(&service->saving.busy, busy, memory_order_relaxed);
+}
+
+/* Of all files that the part file names. */
+static uint64_t
+bytes_of_part(const json_t *part)
+{
+    json_t *files = json_object_get(json_object_get(part, "part"), "files");
+    uint64_t sum = 0;
+    const char *name;
+    json_t *file;
+
+    json_object_foreach(files, name, file)
+    {
+        uint64_t bytes = 0;
+
+        (void)rps_json_count(json_object_get(file, "bytes"), &bytes);
+        sum += bytes;
+    }
+    return sum;
+}
+
 static rps_status
-run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
+prepare(struct rps_service *service, struct rps_task *task, char **text_out,
         struct rps_error *error)
 {
     const struct rps_checkpoint_id id = checkpoint_id(service, task);
@@ -85,10 +126,38 @@ run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
     pthread_rwlock_unlock(&service->state_lock);
     free(lanes);
     if (status == RPS_OK) {
+        service->saving.prepare_bytes = bytes_of_part(part);
         *text_out = rps_json_text(part);
         status = *text_out != NULL ? RPS_OK : RPS_E_NOMEM;
     }
     return status;
+}
+
+static rps_status
+run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
+        struct rps_error *error)
+{
+    rps_status status;
+
+    service->saving.prepare_ns = rps_clock_ns();
+    set_busy(service, RPS_BUSY_SAVE);
+    status = prepare(service, task, text_out, error);
+    set_busy(service, RPS_BUSY_NOT);
+    if (status != RPS_OK) {
+        count(&service->saving.save_failures);
+    }
+    return status;
+}
+
+static void
+record_saved(struct rps_service *service)
+{
+    struct rps_saving_record *saving = &service->saving;
+
+    put(&saving->save_ns, rps_clock_ns() - saving->prepare_ns);
+    put(&saving->save_bytes, saving->prepare_bytes);
+    put(&saving->saved_unix_s, rps_clock_unix_s());
+    count(&saving->saves);
 }
 
 static void
@@ -141,8 +210,11 @@ run_commit(struct rps_service *service, struct rps_task *task, char **text_out,
     rps_status status = rps_checkpoint_commit(
             &id, task->manifest, strlen(task->manifest), task->keep, error);
 
-    if (status == RPS_OK) {
+    if (status != RPS_OK) {
+        count(&service->saving.save_failures);
+    } else {
         mark_saved(service, task);
+        record_saved(service);
         rps_service_event(service, RPS_LOG_INFO, "checkpoint_saved",
                 "ckpt-%012" PRIu64 " in %s", task->step, id.dir);
     }
@@ -425,7 +497,7 @@ restore_answer(const struct rps_service *service, const struct rps_task *task)
 }
 
 static rps_status
-run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
+restore(struct rps_service *service, struct rps_task *task, char **text_out,
         struct rps_error *error)
 {
     struct fresh fresh = {0};
@@ -455,6 +527,22 @@ run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
     }
     drop_fresh(&fresh, replica_count);
     return status == RPS_OK && *text_out == NULL ? RPS_E_NOMEM : status;
+}
+
+static rps_status
+run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
+        struct rps_error *error)
+{
+    const uint64_t start = rps_clock_ns();
+    rps_status status;
+
+    set_busy(service, RPS_BUSY_RESTORE);
+    status = restore(service, task, text_out, error);
+    set_busy(service, RPS_BUSY_NOT);
+    put(&service->saving.restore_ns, rps_clock_ns() - start);
+    count(status == RPS_OK ? &service->saving.restores
+                           : &service->saving.restore_failures);
+    return status;
 }
 
 static rps_status

@@ -16,6 +16,7 @@
 #include "embedding/budget.h"
 #include "embedding/store.h"
 #include "proto/route.h"
+#include "server/figures.h"
 #include "server/lane.h"
 #include "server/service.h"
 
@@ -114,6 +115,23 @@ struct rps_counter {
     _Atomic uint64_t errors;
 };
 
+/** What saves and restores came to. The writer's thread writes, anyone reads:
+ * relaxed, each number is true by itself. */
+struct rps_saving_record {
+    _Atomic uint32_t busy;          /* enum rps_busy */
+    _Atomic uint64_t busy_since_ms; /* rps_clock_ms */
+    uint64_t prepare_ns;            /* start of the last PREPARE; writer only */
+    uint64_t prepare_bytes;         /* of its files; writer only */
+    _Atomic uint64_t saves;
+    _Atomic uint64_t save_failures; /* PREPAREs and COMMITs */
+    _Atomic uint64_t saved_unix_s;  /* of the last COMMIT; 0: none */
+    _Atomic uint64_t save_ns;       /* PREPARE's start to COMMIT's end */
+    _Atomic uint64_t save_bytes;
+    _Atomic uint64_t restores;
+    _Atomic uint64_t restore_failures;
+    _Atomic uint64_t restore_ns;
+};
+
 struct rps_service {
     struct rps_service_options options; /* set before start; owns strings */
     struct rps_route route;             /* set before start */
@@ -142,6 +160,7 @@ struct rps_service {
     _Atomic uint64_t step;   /* c */
     _Atomic uint32_t wishes; /* RPS_WISH_SAVE, _STOP; written under lock */
     struct rps_counter requests[RPS_OP_LAST + 1];
+    struct rps_saving_record saving;
     _Atomic uint64_t late;    /* pushes that came after their decision */
     _Atomic uint64_t dropped; /* contributions that no decision counted */
 

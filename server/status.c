@@ -54,6 +54,7 @@ describe_stats(const struct rps_table_stats *stats)
             {"lookups", stats->lookups},
             {"missing", stats->missing},
             {"pushes", stats->pushes},
+            {"applied", stats->applied},
             {"inserted", stats->inserted},
             {"nonfinite", stats->nonfinite},
             {"unadmitted", stats->unadmitted},
