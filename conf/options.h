@@ -13,6 +13,7 @@
 
 #include <recps/cluster.h>
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,6 +45,9 @@
   X(RPS_SCOPE_JOB, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
   X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \
   X(RPS_SCOPE_SERVER, port_file, STRING, "", "", "", "write the port that was bound to this file (port 0)") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, admin, STRING, "127.0.0.1:9464", "", "", "host:port of probes and metrics (HTTP); off: none") \
+  X(RPS_SCOPE_SERVER, admin_port_file, STRING, "", "", "", "write the admin port that was bound to this file (port 0)") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, live_timeout, SECONDS, "10", "s", "0.5..86400", "/livez fails when an event loop has not turned for so long") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, auth, CHOICE, "", "", "|none", "none: serve any peer also on a non-loopback address") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, loops, U64, "0", "threads", "0..64", "event loops; 0: one a core, at most 8") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, connections_max, U64, "4096", "connections", "1..1000000", "connections served at once") \
@@ -142,6 +146,12 @@ int rps_options_read(struct rps_options *options, uint32_t scope,
 
 /** Release; a zeroed one is fine. */
 void rps_options_finish(struct rps_options *options);
+
+/**
+ * {"NAME": {"value": …, "from": "default|recps|variable|flag"}, …} of this
+ * scope; a token, password or secret is not shown. New reference.
+ */
+json_t *rps_options_json(const struct rps_options *options, uint32_t scope);
 
 /** recpsd --check-config: print the resolution (text or JSON); returns 0. */
 int rps_check_config_print(const struct rps_options *options);

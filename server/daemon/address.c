@@ -127,8 +127,7 @@ add_resolved(
     int rc = getaddrinfo(host, NULL, &hints, &list);
 
     if (rc != 0) {
-        return rps_fail(
-                error, RPS_E_INVAL, "--bind: %s: %s", host, gai_strerror(rc));
+        return rps_fail(error, RPS_E_INVAL, "%s: %s", host, gai_strerror(rc));
     }
     for (struct addrinfo *ai = list; ai != NULL; ai = ai->ai_next) {
         struct rps_listen_address *slot = &plan->addresses[plan->count];

@@ -19,6 +19,7 @@ rps_conn_lose(struct rps_conn *conn, const char *event, const char *why)
     if (!conn->dead) {
         rps_peer_log(RPS_LOG_WARN, event, "%s: %s; connection closed",
                 conn->peer, why);
+        rps_conn_stats_lost(conn, event);
     }
     conn->dead = true;
 }
@@ -69,6 +70,7 @@ rps_conn_destroy(struct rps_conn *conn)
     shutdown(conn->fd, SHUT_WR);
     close(conn->fd);
     atomic_fetch_sub(&rps_loop_shared(conn->loop)->connections, 1);
+    rps_conn_stats_finish(conn);
     rps_conn_free_out(conn);
     free(conn->in);
     free(conn);
@@ -241,6 +243,9 @@ rps_conn_open(struct rps_loop *loop, int fd, const char *peer)
     event_assign(&conn->writable, base, fd, EV_WRITE | EV_PERSIST, on_writable,
             conn);
     evtimer_assign(&conn->timer, base, on_timer, conn);
+    rps_stat_add(&rps_loop_stats(loop)->accepted, 1);
+    rps_stat_add(
+            &rps_loop_stats(loop)->refused[RPS_REFUSED_LIMIT], conn->surplus);
     link_conn(conn);
     set_timer(conn, RPS_HELLO_WAIT_MS);
     settle(conn);

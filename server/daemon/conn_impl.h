@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection's state, for its three files: conn_in.c takes bytes apart
+ * A connection's state, for its four files: conn_in.c takes bytes apart
  * into frames and has them served, conn_out.c queues and sends replies,
- * conn.c has its events, its life and its end.
+ * conn_stats.c times them, conn.c has its events, its life and its end.
  */
 #ifndef RPS_SERVER_DAEMON_CONN_IMPL_H
 #define RPS_SERVER_DAEMON_CONN_IMPL_H
@@ -27,6 +27,12 @@ struct rps_out {
     size_t length;
 };
 
+/** A request that is answered later: when it began. */
+struct rps_waiting {
+    uint64_t request_id;
+    uint64_t since_ns;
+};
+
 struct rps_conn {
     struct rps_conn *previous; /* the loop's list */
     struct rps_conn *next;
@@ -44,6 +50,7 @@ struct rps_conn {
     bool close_when_sent;   /* then LINGERING */
     bool surplus;           /* above connections_max: refuse, then close */
     bool handling;          /* inside rps_service_handle for us */
+    bool answered;          /* that request has its reply */
     uint32_t pending;       /* requests without a reply */
     uint32_t waiting_steps; /* of them, STEP_ENDs */
 
@@ -57,6 +64,10 @@ struct rps_conn {
     rps_status header_status;
     char why[RPS_CONN_WHY_BYTES]; /* of a header that is answered with a refusal
                                    */
+
+    struct rps_waiting *waiting; /* [waiting_count], owned */
+    uint32_t waiting_count;
+    uint32_t waiting_capacity;
 
     struct rps_out *out_first;
     struct rps_out *out_last;
@@ -92,5 +103,23 @@ void rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes);
 void rps_conn_flush(struct rps_conn *conn);
 
 void rps_conn_free_out(struct rps_conn *conn);
+
+/* conn_stats.c */
+
+/** A request is about to be handled, and was. */
+void rps_conn_stats_begin(struct rps_conn *conn);
+void rps_conn_stats_keys(
+        struct rps_conn *conn, const struct rps_message *message);
+void rps_conn_stats_end(struct rps_conn *conn);
+
+/** A reply came, before conn->pending falls. */
+void rps_conn_stats_reply(struct rps_conn *conn, const uint8_t *frame,
+        uint16_t opcode, int32_t status);
+
+/** The peer loses its connection for this event of the log. */
+void rps_conn_stats_lost(struct rps_conn *conn, const char *event);
+
+/** The connection goes: what it had open goes with it. */
+void rps_conn_stats_finish(struct rps_conn *conn);
 
 #endif /* RPS_SERVER_DAEMON_CONN_IMPL_H */

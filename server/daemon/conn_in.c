@@ -108,6 +108,8 @@ rps_conn_fill(struct rps_conn *conn)
                 want < room ? want : room, MSG_DONTWAIT);
         if (n > 0) {
             conn->in_length += (size_t)n;
+            rps_stat_add(
+                    &rps_loop_stats(conn->loop)->received_bytes, (uint64_t)n);
         } else if (n < 0 && errno == EINTR) {
             continue;
         } else if (n < 0 && errno == EAGAIN) {
@@ -169,6 +171,7 @@ rps_conn_serve(struct rps_conn *conn)
     conn->pending++;
     conn->waiting_steps += conn->header.opcode == RPS_OP_STEP_END;
     conn->handling = true;
+    rps_conn_stats_begin(conn);
     if (status != RPS_OK) {
         rps_service_refuse(
                 &conn->header, status, conn->why, rps_conn_on_reply, conn);
@@ -185,8 +188,10 @@ rps_conn_serve(struct rps_conn *conn)
         if (conn->header.opcode == RPS_OP_HELLO) {
             event_del(&conn->timer);
         }
+        rps_conn_stats_keys(conn, &message);
         rps_service_handle(conn->session, &message, rps_conn_on_reply, conn);
     }
+    rps_conn_stats_end(conn);
     conn->handling = false;
     next_frame(conn);
 }

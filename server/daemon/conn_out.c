@@ -31,6 +31,7 @@ account(struct rps_conn *conn, const uint8_t *frame)
 
     memcpy(&opcode, frame + 6, sizeof(opcode)); /* proto/frame.h */
     memcpy(&status, frame + 56, sizeof(status));
+    rps_conn_stats_reply(conn, frame, opcode, status);
     assert(conn->pending > 0);
     conn->pending--;
     if (opcode == RPS_OP_STEP_END && conn->waiting_steps > 0) {
@@ -70,6 +71,7 @@ rps_conn_queue(struct rps_conn *conn, uint8_t *frame, size_t frame_bytes)
     }
     conn->out_last = out;
     conn->out_bytes += frame_bytes;
+    rps_stat_add(&rps_loop_stats(conn->loop)->unsent_bytes, frame_bytes);
 }
 
 /* rps_reply_fn; any thread. Only a reply to the request that this thread is
@@ -90,7 +92,11 @@ rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes)
 static void
 sent(struct rps_conn *conn, size_t n)
 {
+    struct rps_loop_stats *stats = rps_loop_stats(conn->loop);
+
     conn->out_bytes -= n;
+    rps_stat_add(&stats->sent_bytes, n);
+    rps_stat_add(&stats->unsent_bytes, 0 - (uint64_t)n);
     while (n > 0) {
         struct rps_out *out = conn->out_first;
         size_t rest = out->length - conn->out_offset;

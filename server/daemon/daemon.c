@@ -3,15 +3,19 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/daemon/admin.h"
 #include "server/daemon/listener.h"
 #include "server/daemon/loop.h"
 #include "server/daemon/pages.h"
 #include "server/daemon/peer_log.h"
+#include "server/daemon/process.h"
 #include "server/daemon/signals.h"
+#include "server/daemon/view.h"
 #include "server/service.h"
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -27,6 +31,9 @@ struct daemon {
     struct rps_loop *loops[RPS_LOOPS_MAX];
     uint32_t loop_count;
     struct rps_listener *listener;
+    struct rps_admin *admin; /* NULL: none */
+    struct rps_view view;    /* what it sees */
+    char listening[RPS_ADDRESS_TEXT_BYTES];
 
     /* main thread's loop */
     struct event_base *base;
@@ -133,6 +140,21 @@ raise_file_limit(uint64_t connections_max)
 
 /* ---- start ---- */
 
+static int
+write_port_file(const char *path, uint16_t port)
+{
+    struct rps_error error = {.text = ""};
+
+    if (path == NULL || path[0] == '\0') {
+        return RPS_EXIT_OK;
+    }
+    if (rps_port_file_write(path, port, &error) != RPS_OK) {
+        rps_log(RPS_LOG_ERROR, "port_file", "%s", error.text);
+        return RPS_EXIT_USAGE;
+    }
+    return RPS_EXIT_OK;
+}
+
 /* A port in use is often ours, on its way out: it is tried for a while. */
 static int
 open_listener(struct daemon *daemon, const struct rps_listen_plan *plan)
@@ -171,6 +193,41 @@ open_listener(struct daemon *daemon, const struct rps_listen_plan *plan)
             return RPS_EXIT_SIGNAL + signal_number;
         }
     }
+}
+
+/* "off" is 0. One that nobody asked for gives way to another's. */
+static int
+start_admin(struct daemon *daemon)
+{
+    const struct rps_options *options = daemon->options;
+    struct rps_error error = {.text = ""};
+    rps_status status;
+
+    daemon->view.options = options;
+    daemon->view.service = daemon->service;
+    daemon->view.shared = &daemon->shared;
+    daemon->view.memory_max =
+            rps_cgroup_memory_max("/proc/self/cgroup", "/sys/fs/cgroup");
+    if (strcmp(options->admin, "off") == 0) {
+        return RPS_EXIT_OK;
+    }
+    status = rps_admin_start(
+            &daemon->admin, options->admin, &daemon->view, &error);
+    if (status == RPS_OK) {
+        return write_port_file(
+                options->admin_port_file, rps_admin_port(daemon->admin));
+    }
+    if (status == RPS_E_RETRY_LATER && !rps_option_given(options, "admin")) {
+        rps_log(RPS_LOG_WARN, "admin_off",
+                "%s; going on without probes and metrics: give --admin "
+                "HOST:PORT, or --admin off",
+                error.text);
+        return RPS_EXIT_OK;
+    }
+    rps_log(RPS_LOG_ERROR, "admin_failed", "--admin: %s", error.text);
+    return status == RPS_E_INVAL         ? RPS_EXIT_USAGE
+           : status == RPS_E_RETRY_LATER ? RPS_EXIT_AGAIN
+                                         : RPS_EXIT_INTERNAL;
 }
 
 static int
@@ -264,12 +321,15 @@ say_started(const struct daemon *daemon)
     rps_log(RPS_LOG_INFO, "listening",
             "address=%s role=%s index=%" PRIu32 " n_ps=%" PRIu32
             " chief=%s own_address=%s fingerprint=%016" PRIx64
-            " job_id=%s checkpoint_dir=%s loops=%" PRIu32 " version=%s",
+            " job_id=%s checkpoint_dir=%s loops=%" PRIu32
+            " admin=%s version=%s",
             rps_listener_text(daemon->listener), rps_role_str(cluster->role),
             cluster->index, cluster->ps_count, chief,
             cluster->own_address != NULL ? cluster->own_address : "none",
             cluster->fingerprint, options->job_id, dir != NULL ? dir : "none",
-            daemon->loop_count, RPS_VERSION);
+            daemon->loop_count,
+            daemon->admin != NULL ? rps_admin_address(daemon->admin) : "off",
+            RPS_VERSION);
 }
 
 /* ---- the end ---- */
@@ -285,6 +345,8 @@ begin_stop(struct daemon *daemon, int exit_code, const char *reason)
 
     daemon->stopping = true;
     daemon->exit_code = exit_code;
+    atomic_store(&daemon->view.stop, reason);
+    rps_view_enter(&daemon->view, RPS_STAGE_DRAINING);
     rps_log(RPS_LOG_INFO, "stopping",
             "%s: finishing the requests in hand, %.1f s at most", reason,
             seconds);
@@ -431,6 +493,7 @@ static void
 finish(struct daemon *daemon)
 {
     rps_signals_last_resort();
+    rps_admin_stop(daemon->admin); /* before what it looks at */
     rps_listener_close(daemon->listener);
     for (uint32_t i = 0; i < daemon->loop_count; i++) {
         rps_loop_stop(daemon->loops[i]);
@@ -458,21 +521,16 @@ finish(struct daemon *daemon)
     }
 }
 
-static int
-write_port_file(const struct daemon *daemon)
+/* The admin thread may look at the loops from here on. */
+static void
+publish(struct daemon *daemon)
 {
-    const char *path = daemon->options->port_file;
-    struct rps_error error = {.text = ""};
-
-    if (path == NULL || path[0] == '\0') {
-        return RPS_EXIT_OK;
-    }
-    if (rps_port_file_write(
-                path, rps_listener_port(daemon->listener), &error) != RPS_OK) {
-        rps_log(RPS_LOG_ERROR, "port_file", "%s", error.text);
-        return RPS_EXIT_USAGE;
-    }
-    return RPS_EXIT_OK;
+    snprintf(daemon->listening, sizeof(daemon->listening), "%s",
+            rps_listener_text(daemon->listener));
+    daemon->view.listening = daemon->listening;
+    daemon->view.loops = daemon->loops;
+    daemon->view.loop_count = daemon->loop_count;
+    rps_view_enter(&daemon->view, RPS_STAGE_SERVING);
 }
 
 static int
@@ -485,13 +543,18 @@ start(struct daemon *daemon, struct rps_listen_plan *plan)
         code = RPS_EXIT_INTERNAL;
     }
     if (code == RPS_EXIT_OK) {
+        code = start_admin(daemon);
+    }
+    if (code == RPS_EXIT_OK) {
         code = open_listener(daemon, plan);
     }
     if (code == RPS_EXIT_OK) {
         code = start_loops(daemon);
     }
     if (code == RPS_EXIT_OK) {
-        code = write_port_file(daemon);
+        publish(daemon);
+        code = write_port_file(daemon->options->port_file,
+                rps_listener_port(daemon->listener));
     }
     return code;
 }

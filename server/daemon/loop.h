@@ -8,6 +8,7 @@
 #define RPS_SERVER_DAEMON_LOOP_H
 
 #include "base/error.h"
+#include "server/daemon/loop_stats.h"
 #include "server/service.h"
 
 #include <event2/event.h>
@@ -18,6 +19,8 @@
 struct rps_conn;
 struct rps_loop;
 
+#define RPS_LOOP_TICK_MS 250u /* a loop shows that it turns */
+
 /** Connections above the limit that are still told so, then closed. */
 #define RPS_CONN_SURPLUS_MAX 64u
 
@@ -25,8 +28,9 @@ struct rps_loop;
 struct rps_loops_shared {
     struct rps_service *service;
     uint32_t connections_max;
-    atomic_uint connections; /* open, surplus ones included */
-    int drained_fd;          /* eventfd: each loop adds 1 when drained */
+    atomic_uint connections;      /* open, surplus ones included */
+    _Atomic uint64_t turned_away; /* closed before a loop had them */
+    int drained_fd;               /* eventfd: each loop adds 1 when drained */
 };
 
 /** Start a thread. Errors: NOMEM, IO (no eventfd, no thread). */
@@ -66,6 +70,9 @@ bool rps_loop_is_own(const struct rps_loop *loop);
 struct event_base *rps_loop_base(struct rps_loop *loop);
 struct rps_loops_shared *rps_loop_shared(struct rps_loop *loop);
 bool rps_loop_draining(const struct rps_loop *loop);
+
+/** What it counts. Written by the loop's thread; read by any. */
+struct rps_loop_stats *rps_loop_stats(const struct rps_loop *loop);
 
 /** The list of the loop's connections. Threads: the loop's. */
 struct rps_conn **rps_loop_conns(struct rps_loop *loop);

@@ -80,7 +80,7 @@ spawn(const struct servers *servers, uint32_t index)
         (void)unsetenv("TF_CONFIG_FILE");
         (void)execl(recpsd_path(), "recpsd", hosts, "--job-name=ps", task, dir,
                 "--worker-hosts=127.0.0.1:1,127.0.0.1:2", "--log-level=error",
-                "--step-timeout=20", "--loops=2", (char *)NULL);
+                "--step-timeout=20", "--loops=2", "--admin=off", (char *)NULL);
         _exit(127);
     }
     return pid;
