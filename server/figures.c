@@ -36,6 +36,23 @@ rps_service_busy(struct rps_service *service, uint64_t *ms_out)
             &saving->busy, memory_order_relaxed);
 }
 
+void
+rps_service_restore_progress(struct rps_service *service, uint64_t *rows_out,
+        uint64_t *rows_total_out)
+{
+    *rows_out = number(&service->saving.restore_rows);
+    *rows_total_out = number(&service->saving.restore_rows_total);
+}
+
+uint64_t
+rps_service_saves(struct rps_service *service, double *seconds_out)
+{
+    if (seconds_out != NULL) {
+        *seconds_out = (double)number(&service->saving.save_ns) / 1e9;
+    }
+    return number(&service->saving.saves);
+}
+
 static void
 read_saving(struct rps_service *service, struct rps_service_figures *figures)
 {
@@ -50,6 +67,8 @@ read_saving(struct rps_service *service, struct rps_service_figures *figures)
     figures->restores = number(&saving->restores);
     figures->restore_failures = number(&saving->restore_failures);
     figures->restore_seconds = (double)number(&saving->restore_ns) / 1e9;
+    rps_service_restore_progress(
+            service, &figures->restore_rows, &figures->restore_rows_total);
 }
 
 static void

@@ -67,10 +67,17 @@ struct rps_service_figures {
     uint64_t restores;
     uint64_t restore_failures;
     double restore_seconds;
+    uint64_t restore_rows;
+    uint64_t restore_rows_total;
 
     struct rps_table_figures *tables; /* [table_count], in order of creation */
     size_t table_count;
 };
+
+/** How far the RESTORE in hand is: 0 of 0 before its first row, or where it
+ * makes empty tables. No lock. */
+void rps_service_restore_progress(struct rps_service *service,
+        uint64_t *rows_out, uint64_t *rows_total_out);
 
 /** What the writer has in hand, and for how long (may be NULL). No lock. */
 enum rps_busy rps_service_busy(struct rps_service *service, uint64_t *ms_out);

@@ -216,7 +216,10 @@ run_commit(struct rps_service *service, struct rps_task *task, char **text_out,
         mark_saved(service, task);
         record_saved(service);
         rps_service_event(service, RPS_LOG_INFO, "checkpoint_saved",
-                "ckpt-%012" PRIu64 " in %s", task->step, id.dir);
+                "ckpt-%012" PRIu64 " in %s: %" PRIu64 " bytes of this PS,"
+                " %.1f s from PREPARE",
+                task->step, id.dir, service->saving.prepare_bytes,
+                (double)(rps_clock_ns() - service->saving.prepare_ns) / 1e9);
     }
     release_held(service, task);
     return status;
@@ -259,22 +262,13 @@ static rps_status
 wish_save(struct rps_request *request)
 {
     struct rps_service *service = request->service;
-    bool chief;
 
     if (service->options.ps_index != 0) {
         return rps_fail(&request->error, RPS_E_INVAL,
                 "SAVE wish: wishes go to PS 0, this is PS %" PRIu32,
                 service->options.ps_index);
     }
-    pthread_mutex_lock(&service->lock);
-    chief = rps_chief_connected_locked(service);
-    if (chief) {
-        atomic_fetch_or(&service->wishes, RPS_WISH_SAVE);
-    }
-    pthread_mutex_unlock(&service->lock);
-    return chief ? RPS_OK
-                 : rps_fail(&request->error, RPS_E_NOT_FOUND,
-                           "no chief is connected that could save");
+    return rps_service_wish_save(service, &request->error);
 }
 
 static rps_status
@@ -367,6 +361,15 @@ owns(void *context, uint64_t hash)
     return rps_route_owner(&service->route, hash) == service->options.ps_index;
 }
 
+static void
+on_progress(void *context, uint64_t rows, uint64_t rows_total)
+{
+    struct rps_service *service = context;
+
+    put(&service->saving.restore_rows_total, rows_total);
+    put(&service->saving.restore_rows, rows);
+}
+
 static rps_status
 load(struct rps_service *service, const struct rps_task *task,
         struct fresh *fresh, struct rps_error *error)
@@ -376,6 +379,7 @@ load(struct rps_service *service, const struct rps_task *task,
             .part = service->options.ps_index,
             .parts = service->options.ps_count,
             .owns = owns,
+            .progress = on_progress,
             .context = service};
     json_t *position;
     rps_status status;
@@ -536,6 +540,7 @@ run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
     const uint64_t start = rps_clock_ns();
     rps_status status;
 
+    on_progress(service, 0, 0);
     set_busy(service, RPS_BUSY_RESTORE);
     status = restore(service, task, text_out, error);
     set_busy(service, RPS_BUSY_NOT);

@@ -171,7 +171,8 @@ build(struct rps_service *service, const struct rps_service_options *options,
     rps_store_set_budget(service->store, &service->budget);
     place_memory(service);
     rps_route_init(&service->route, options->ps_count);
-    service->incarnation = rps_random_id();
+    service->incarnation =
+            options->incarnation != 0 ? options->incarnation : rps_random_id();
     service->started_ms = rps_clock_ms();
     init_terms(service);
     service->lanes = rps_lanes_create();

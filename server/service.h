@@ -25,6 +25,7 @@ struct rps_service_options {
     uint32_t ps_count; /* 1 when embedded */
     const char *job_id;
     uint64_t job_seed;
+    uint64_t incarnation;       /* of this process; 0: drawn */
     uint64_t fingerprint;       /* of the cluster; a mismatch only warns */
     const char *checkpoint_dir; /* NULL: no SAVE, no RESTORE of a step */
     /** Go on with a folder that can be read but not written, as an
@@ -90,6 +91,21 @@ void rps_service_expire(struct rps_session *session,
 /** Answer a header that is not a request we know (from header_decode). */
 void rps_service_refuse(const struct rps_header *header, rps_status status,
         const char *why, rps_reply_fn *reply, void *context);
+
+/**
+ * Ask the chief for a checkpoint: it sees the wish on this PS's replies and
+ * saves at the end of a step. Errors: NOT_FOUND (no chief is connected).
+ * Threads: any.
+ */
+rps_status rps_service_wish_save(
+        struct rps_service *service, struct rps_error *error);
+
+/** Is the chief connected; is there anything that no checkpoint holds; how
+ * many were committed, and how long the last one took (NULL: never mind).
+ * Threads: any. */
+bool rps_service_chief_connected(struct rps_service *service);
+bool rps_service_is_unsaved(struct rps_service *service);
+uint64_t rps_service_saves(struct rps_service *service, double *seconds_out);
 
 /** Rows and steps that no complete checkpoint holds, in words for SIGTERM. */
 char *rps_service_unsaved(struct rps_service *service);

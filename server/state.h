@@ -130,6 +130,8 @@ struct rps_saving_record {
     _Atomic uint64_t restores;
     _Atomic uint64_t restore_failures;
     _Atomic uint64_t restore_ns;
+    _Atomic uint64_t restore_rows; /* of the one in hand: read so far */
+    _Atomic uint64_t restore_rows_total;
 };
 
 struct rps_service {
@@ -299,6 +301,8 @@ rps_status rps_serve_stat(struct rps_request *request);
 rps_status rps_serve_ping(struct rps_request *request);
 rps_status rps_serve_shutdown(struct rps_request *request);
 json_t *rps_wishes_json(uint32_t wishes);
+/** Rows have changed that no complete checkpoint holds. */
+bool rps_is_unsaved_locked(const struct rps_service *service);
 
 /** Epochs must be equal: ROLLED_BACK naming both. */
 rps_status rps_epoch_check(struct rps_service *service,

@@ -367,6 +367,11 @@ add_checkpoints(
     rps_sample(text, busy, "what=\"save\"", figures->busy == RPS_BUSY_SAVE);
     rps_sample(
             text, busy, "what=\"restore\"", figures->busy == RPS_BUSY_RESTORE);
+    rps_gauge(text, "recps_restore_rows_read",
+            "Rows that the RESTORE in hand, or the last one, has read.",
+            (double)figures->restore_rows);
+    rps_gauge(text, "recps_restore_rows_expected", "All that it reads.",
+            (double)figures->restore_rows_total);
 }
 
 static void

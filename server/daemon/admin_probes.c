@@ -109,8 +109,14 @@ check_started(const struct rps_view *view, struct checks *checks)
                     ? view->listening
                     : "waiting for the port");
     if (busy == RPS_BUSY_RESTORE) {
-        check(checks, false, "restore: %s since %.1f s", busy_words(busy),
-                (double)busy_ms / 1e3);
+        uint64_t rows, total;
+
+        rps_service_restore_progress(view->service, &rows, &total);
+        check(checks, false,
+                "restore: %s since %.1f s: %" PRIu64 " of %" PRIu64
+                " rows (%.0f %%)",
+                busy_words(busy), (double)busy_ms / 1e3, rows, total,
+                total > 0 ? 100.0 * (double)rows / (double)total : 0.0);
     } else {
         check(checks, true, "restore: none in hand");
     }
