@@ -53,6 +53,7 @@
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, connections_max, U64, "4096", "connections", "1..1000000", "connections served at once") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together, 8MiB at least; 0: no limit") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, numa, CHOICE, "off", "", "off|interleave|bind", "where memory of tables lies: off, as it comes; over all nodes; or on that of the asking thread") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_delay, SECONDS, "2", "s", "0..3600", "how long new connections are still served after SIGTERM; on the loopback 0, if it is not given") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_timeout, SECONDS, "25", "s", "0..86400", "longest time from SIGTERM to exit") \
   X(RPS_SCOPE_TRAIN, model, CHOICE, "dlrm", "", "dlrm|little_demo", "what to train") \
   X(RPS_SCOPE_TRAIN, data, STRING, "", "", "", "criteo:PATH, ml-100k:DIR, libfm:PATH, feasign:PATH or synthetic:k=v,...") \

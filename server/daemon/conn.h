@@ -39,7 +39,7 @@ void rps_conn_deliver(
 /** Mark as lost and wake its loop. Threads: any. */
 void rps_conn_break(struct rps_conn *conn);
 
-/** Stop reading (the loop drains). May destroy the connection. */
+/** The loop drains from here on. May destroy the connection. */
 void rps_conn_quiet(struct rps_conn *conn);
 
 /** Close if it was marked by rps_conn_break. */

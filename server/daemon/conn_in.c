@@ -16,7 +16,6 @@ rps_conn_may_read(const struct rps_conn *conn)
 {
     return !conn->dead && !conn->close_when_sent &&
            conn->state != RPS_CONN_LINGERING &&
-           !rps_loop_draining(conn->loop) &&
            conn->out_bytes < RPS_CONN_OUT_BYTES_MAX &&
            conn->pending < RPS_CONN_PENDING_MAX;
 }
@@ -135,6 +134,16 @@ refusal(struct rps_conn *conn)
                 "(connections_max); try again later",
                 rps_loop_shared(conn->loop)->connections_max);
         return RPS_E_LIMIT;
+    }
+    if (rps_loop_draining(conn->loop)) {
+        const char *reason =
+                atomic_load(&rps_loop_shared(conn->loop)->stop_reason);
+
+        snprintf(conn->why, sizeof(conn->why),
+                "this server is stopping (%s): nothing was done; try again "
+                "when another serves here",
+                reason != NULL ? reason : "told to");
+        return RPS_E_RETRY_LATER;
     }
     return RPS_OK;
 }

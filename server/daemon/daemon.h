@@ -23,7 +23,10 @@ enum rps_exit {
 #define RPS_LOOPS_MAX      64u
 #define RPS_LOOPS_AUTO_MAX 8u /* of --loops 0 */
 
+/** Read the options anew, as rps_options_read() does; finish them. */
+typedef int rps_reread_fn(struct rps_options *fresh);
+
 /** Serve until told to stop. */
-int rps_daemon_run(const struct rps_options *options);
+int rps_daemon_run(const struct rps_options *options, rps_reread_fn *reread);
 
 #endif /* RPS_SERVER_DAEMON_DAEMON_H */

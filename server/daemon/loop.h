@@ -28,9 +28,10 @@ struct rps_loop;
 struct rps_loops_shared {
     struct rps_service *service;
     uint32_t connections_max;
-    atomic_uint connections;      /* open, surplus ones included */
-    _Atomic uint64_t turned_away; /* closed before a loop had them */
-    int drained_fd;               /* eventfd: each loop adds 1 when drained */
+    atomic_uint connections;         /* open, surplus ones included */
+    _Atomic uint64_t turned_away;    /* closed before a loop had them */
+    const char *_Atomic stop_reason; /* before rps_loop_drain() */
+    int drained_fd; /* eventfd: each loop adds 1 when drained */
 };
 
 /** Start a thread. Errors: NOMEM, IO (no eventfd, no thread). */
@@ -44,7 +45,7 @@ rps_status rps_loop_start(struct rps_loop **loop_out, uint32_t index,
 void rps_loop_give(struct rps_loop *loop, int fd, const char *peer);
 
 /**
- * Finish the requests in hand, read no new ones, then say so on drained_fd.
+ * Finish the requests in hand, refuse new ones, then say so on drained_fd.
  * Requests that wait for other members are not in hand. Threads: any.
  */
 void rps_loop_drain(struct rps_loop *loop);

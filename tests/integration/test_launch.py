@@ -444,4 +444,4 @@ def test_help_lists_what_launch_takes_and_nothing_else():
         "--checkpoint-dir", "--job-id", "--job-seed", "--connect-timeout",
         "--step-timeout", "--step-bytes-max", "--log-level", "--log-format",
         "--admin", "--live-timeout", "--auth", "--loops", "--connections-max", "--memory-limit", "--numa",
-        "--drain-timeout"}
+        "--drain-delay", "--drain-timeout"}
