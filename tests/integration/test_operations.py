@@ -464,3 +464,28 @@ def test_the_unit_files_command_is_understood_and_its_codes_are_documented():
         int(c) for c in never}
     clean = re.search(r"SuccessExitStatus=(.*)", text).group(1).split()
     assert sorted(map(int, clean)) == [130, 143]
+
+
+# ---- the alerts ----
+
+RULES = programs.ROOT / "conf/prometheus/recps.rules.yml"
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None,
+                    reason="no promtool (Debian package prometheus)")
+def test_prometheus_takes_the_alerts():
+    run = subprocess.run(["promtool", "check", "rules", str(RULES)], timeout=30,
+                         capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_alerts_and_the_page_name_metrics_that_there_are():
+    with programs.Recpsd(admin=LOOPBACK) as server:
+        there = set(exposition.Metrics(server.get("/metrics")[1]).families)
+        assert server.stop() == 143
+    used = set(re.findall(r"\b((?:recps|process)_\w+)", RULES.read_text("utf8")))
+    assert used and used <= there
+    page = (programs.ROOT / "docs/OPERATIONS.md").read_text("utf8")
+    table = page.split("### Metrics")[1].split("\n## ")[0]
+    documented = set(re.findall(r"`(recps_\w+)`", table))
+    assert documented == {name for name in there if name.startswith("recps_")}
