@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """recpsd as a service: systemd's protocol, signals, the end, the log."""
+import fcntl
 import json
 import os
 import re
@@ -379,6 +380,112 @@ def test_a_restore_counts_the_rows_that_it_reads(tmp_path):
         assert found("recps_restore_duration_seconds") > 0
         assert sum(found.families["recps_rows"].samples.values()) == rows
         assert server.stop() == 143
+
+
+class Stuck:
+    """A server of which one loop stands in a push: its log line goes into a
+    pipe that is full. It holds the locks of a push meanwhile."""
+
+    def __init__(self, *flags):
+        self.reader, self.writer = os.pipe()
+        fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, 4096)
+        self.server = programs.Recpsd("--loops", "2", *flags, admin=LOOPBACK)
+
+    def __enter__(self):
+        self.server.process = subprocess.Popen(
+            self.server.flags, stderr=self.writer, env=self.server.env)
+        until(self.server.port_file.exists)
+        self.server.port = int(self.server.port_file.read_text())
+        self.pusher = self.server.connect()
+        self.other = self.server.connect()  # on the second loop
+        table = self.pusher.table(dim=2)
+        os.set_blocking(self.writer, False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(self.writer, b"x")
+        os.set_blocking(self.writer, True)  # the server's end, too
+        self.pusher.send_frame(wire.PUSH, [
+            wire.section(wire.KEYS, struct.pack("<Q", 7), table_id=table,
+                         count=1),
+            wire.section(wire.ROWS, struct.pack("<2f", float("nan"), 1),
+                         table_id=table, dim=2, count=1, learning_rate=0.5)])
+        os.set_blocking(self.reader, False)
+        until(lambda: self.metrics()("recps_queue_depth", queue="requests"))
+        return self
+
+    def metrics(self):
+        return exposition.Metrics(self.server.get("/metrics")[1])
+
+    def go_on(self, condition):
+        """Read the pipe until it is so."""
+        def drained():
+            try:
+                while os.read(self.reader, 65536):
+                    pass
+            except BlockingIOError:
+                pass
+            return condition()
+        return until(drained)
+
+    def __exit__(self, *_):
+        self.pusher.close()
+        self.other.close()
+        self.server.process.terminate()
+        try:
+            code = self.go_on(lambda: self.server.process.poll() is not None
+                              and self.server.process.returncode)
+            assert code == 143
+        finally:
+            self.server.process.kill()
+            self.server.process.wait()
+            os.close(self.reader)
+            os.close(self.writer)
+            self.server.folder.cleanup()
+
+
+def test_while_it_restores_a_server_is_live_and_not_ready():
+    with Stuck() as stuck:
+        server = stuck.server
+        before = stuck.metrics()("recps_table_bytes", table="emb")
+        assert server.get("/startupz")[0] == server.get("/readyz")[0] == 200
+        stuck.other.send_frame(wire.RESTORE, [wire.text(
+            {"epoch": 1, "step": 0, "replicas": 1})])
+        until(lambda: server.get("/startupz")[0] == 503)
+        status, text, _ = server.get("/readyz")
+        assert status == 503
+        assert re.fullmatch(r"restore: a checkpoint is being restored since "
+                            r"\d+\.\d s: 0 of 0 rows \(0 %\)\n", text)
+        assert server.get("/livez")[0] == 200
+        # the tables cannot be looked at: they are those of before
+        found = stuck.metrics()
+        assert found("recps_checkpoint_in_progress", what="restore") == 1
+        assert found("recps_table_bytes", table="emb") == before
+        assert found("recps_queue_depth", queue="parked") == 1
+        stuck.go_on(lambda: server.get("/readyz")[0] == 200)
+        assert stuck.other.receive().status == wire.OK
+        assert stuck.pusher.receive().status == wire.OK
+        found = stuck.metrics()
+        assert found("recps_checkpoint_in_progress", what="restore") == 0
+        assert found("recps_restores_total") == 1
+        assert found("recps_table_bytes", table="emb", default=0) == 0
+        assert found("recps_requests_total", op="RESTORE", code="OK") == 1
+
+
+def test_a_loop_that_waits_while_a_checkpoint_is_written_is_live(tmp_path):
+    with Stuck("--checkpoint-dir", str(tmp_path),
+               "--live-timeout", "0.5") as stuck:
+        server = stuck.server
+        until(lambda: server.get("/livez")[0] == 500)
+        stuck.other.send_frame(wire.SAVE, [wire.text({"action": "prepare"})])
+        until(lambda: server.get("/livez")[0] == 200)
+        text = server.get("/livez?verbose")[1]
+        assert "; a checkpoint is being written since" in text
+        assert stuck.metrics()("recps_checkpoint_in_progress", what="save") == 1
+        assert server.get("/readyz")[0] == 200
+        stuck.go_on(lambda: stuck.metrics()(
+            "recps_checkpoint_in_progress", what="save") == 0)
+        assert stuck.other.receive().status == wire.OK
+        stuck.go_on(lambda: server.get("/livez")[0] == 200)
 
 
 # ---- the log ----
