@@ -7,6 +7,7 @@
 #include "client/connect.h"
 #include "client/exchange.h"
 #include "client/watch.h"
+#include "proto/auth.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -178,6 +179,22 @@ place_in_job(rps_client *client)
 }
 
 static rps_status
+take_token(rps_client *client, const rps_client_options *options)
+{
+    struct rps_error error = {{0}};
+    rps_status status = RPS_OK;
+
+    if (options->token_file != NULL && options->token_file[0] != '\0') {
+        status = rps_auth_built(&error);
+        if (status == RPS_OK) {
+            status = rps_secret_read(
+                    &client->token, options->token_file, &error);
+        }
+    }
+    return status == RPS_OK ? RPS_OK : rps_client_fail_with(status, &error);
+}
+
+static rps_status
 check_options(const rps_client_options *options)
 {
     if (options == NULL || options->struct_bytes != sizeof(*options)) {
@@ -212,6 +229,9 @@ rps_client_open(rps_client **client_out, const rps_client_options *options)
     }
     if (status == RPS_OK) {
         status = place_in_job(client);
+    }
+    if (status == RPS_OK && !client->embedded) {
+        status = take_token(client, options);
     }
     if (status == RPS_OK) {
         status = client->embedded ? rps_connect_local(client)
@@ -260,6 +280,7 @@ rps_client_close(rps_client *client)
         free(table);
     }
     rps_watch_destroy(client->watch);
+    rps_secret_finish(&client->token);
     rps_cluster_finish(&client->cluster);
     free(client->polls);
     free(client->job_id);

@@ -45,8 +45,7 @@ struct dial {
     struct addrinfo *addresses;  /* of this attempt */
     struct addrinfo *next;       /* address to try next */
     struct rps_channel *channel; /* DIAL_HELLO */
-    uint64_t hello_id;
-    bool greeted;
+    struct rps_hello hello;
     rps_status fatal; /* waiting would not help; cause says why */
     struct rps_error cause;
     uint64_t draw; /* of the jitter */
@@ -157,7 +156,7 @@ greet(struct dial *dial, uint64_t now)
         dial->fatal = rps_fail(&dial->cause, RPS_E_NOMEM, "out of memory");
         return;
     }
-    if (rps_hello_send(dial->client, dial->channel, &dial->hello_id,
+    if (rps_hello_begin(&dial->hello, dial->client, dial->channel,
                 &dial->cause) != RPS_OK) {
         dial_again(dial, now);
         return;
@@ -226,13 +225,11 @@ take_hello(void *context, struct rps_channel *channel,
         size_t frame_bytes, struct rps_error *error)
 {
     struct dial *dial = context;
-    rps_status status = rps_hello_take(dial->client, channel, dial->hello_id,
+    rps_status status = rps_hello_take(&dial->hello, dial->client, channel,
             header, frame, frame_bytes, error);
 
-    if (status == RPS_OK) {
-        dial->greeted = true;
-    } else if (status != RPS_E_RETRY_LATER && status != RPS_E_CORRUPT &&
-               status != RPS_E_UNREACHABLE) {
+    if (status != RPS_OK && status != RPS_E_RETRY_LATER &&
+            status != RPS_E_CORRUPT && status != RPS_E_UNREACHABLE) {
         dial->fatal = status;
     }
     return status;
@@ -247,7 +244,7 @@ move_hello(struct dial *dial, uint64_t now)
     if (dial->fatal != RPS_OK) {
         return;
     }
-    if (dial->greeted) {
+    if (dial->hello.greeted) {
         dial->client->channels[dial->ps] = dial->channel;
         dial->channel = NULL;
         dial_clear(dial);
@@ -482,8 +479,7 @@ rps_connect_all(rps_client *client)
 
 struct local_hello {
     rps_client *client;
-    uint64_t request_id;
-    bool greeted;
+    struct rps_hello hello;
 };
 
 static rps_status
@@ -492,11 +488,9 @@ take_local(void *context, struct rps_channel *channel,
         size_t frame_bytes, struct rps_error *error)
 {
     struct local_hello *hello = context;
-    rps_status status = rps_hello_take(hello->client, channel,
-            hello->request_id, header, frame, frame_bytes, error);
 
-    hello->greeted = status == RPS_OK;
-    return status;
+    return rps_hello_take(&hello->hello, hello->client, channel, header, frame,
+            frame_bytes, error);
 }
 
 rps_status
@@ -515,9 +509,9 @@ rps_connect_local(rps_client *client)
 
     if (status == RPS_OK) {
         client->channels[0] = channel;
-        status = rps_hello_send(client, channel, &hello.request_id, &error);
+        status = rps_hello_begin(&hello.hello, client, channel, &error);
     }
-    while (status == RPS_OK && !hello.greeted) {
+    while (status == RPS_OK && !hello.hello.greeted) {
         if (!channel->ops->arm(channel)) {
             struct pollfd wait = {0};
 

@@ -6,6 +6,7 @@
 #ifndef RPS_CLIENT_HANDLE_H
 #define RPS_CLIENT_HANDLE_H
 
+#include "base/secret.h"
 #include "client/channel.h"
 #include "client/error.h"
 #include "proto/route.h"
@@ -34,6 +35,7 @@ struct rps_client {
     bool checkpoint_read_only; /* embedded */
     uint64_t job_seed;
     uint64_t client_id;
+    struct rps_secret token; /* length 0: none */
     uint32_t connect_timeout_ms;
     uint32_t request_timeout_ms;
     void (*report)(void *context, const char *line);

@@ -40,6 +40,7 @@
   X(RPS_SCOPE_JOB, connect_timeout, SECONDS, "300", "s", "0..86400", "how long to wait for unreachable servers") \
   X(RPS_SCOPE_JOB, step_timeout, SECONDS, "60", "s", "0.1..86400", "how long a step waits for a replica that is lost or does not end it") \
   X(RPS_SCOPE_JOB, step_bytes_max, BYTES, "256MiB", "bytes", "4KiB..1TiB", "a replica's push of one step to one server") \
+  X(RPS_SCOPE_JOB, token_file, STRING, "", "", "", "file with the job's token: 32 bytes at least, for the owner alone to read") \
   X(RPS_SCOPE_JOB, log_level, CHOICE, "info", "", "debug|info|warn|error", "least severe line that is logged") \
   X(RPS_SCOPE_JOB, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
   X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \
@@ -47,6 +48,7 @@
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, auth, CHOICE, "", "", "|none", "none: serve any peer also on a non-loopback address") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, loops, U64, "0", "threads", "0..64", "event loops; 0: one a core, at most 8") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, connections_max, U64, "4096", "connections", "1..1000000", "connections served at once") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, handshakes_max, U64, "512", "connections", "1..1000000", "of them, those that have not said HELLO yet; the oldest is closed beyond that") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together, 8MiB at least; 0: no limit") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, numa, CHOICE, "off", "", "off|interleave|bind", "where memory of tables lies: off, as it comes; over all nodes; or on that of the asking thread") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_timeout, SECONDS, "25", "s", "0..86400", "longest time from SIGTERM to exit") \

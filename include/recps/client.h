@@ -72,6 +72,9 @@ typedef struct rps_client_options {
     /** Called with one line of text while waiting; NULL: silent. */
     void (*report)(void *context, const char *line);
     void *report_context;
+    /** A file with the servers' token, at least 32 bytes that nobody else can
+     * read; NULL: none. Not read in embedded mode. */
+    const char *token_file;
 } rps_client_options;
 
 /** One table's part of a fused lookup. */

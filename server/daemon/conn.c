@@ -47,6 +47,61 @@ rps_conn_break(struct rps_conn *conn)
     atomic_store(&conn->broken, true);
 }
 
+static void
+add_greeter(struct rps_conn *conn)
+{
+    struct rps_greeters *greeters = rps_loop_greeters(conn->loop);
+
+    conn->greeter = true;
+    conn->older = greeters->newest;
+    if (conn->older != NULL) {
+        conn->older->newer = conn;
+    } else {
+        greeters->oldest = conn;
+    }
+    greeters->newest = conn;
+    greeters->count++;
+}
+
+void
+rps_conn_greeted(struct rps_conn *conn)
+{
+    struct rps_greeters *greeters = rps_loop_greeters(conn->loop);
+
+    if (!conn->greeter) {
+        return;
+    }
+    conn->greeter = false;
+    if (conn->older != NULL) {
+        conn->older->newer = conn->newer;
+    } else {
+        greeters->oldest = conn->newer;
+    }
+    if (conn->newer != NULL) {
+        conn->newer->older = conn->older;
+    } else {
+        greeters->newest = conn->older;
+    }
+    greeters->count--;
+}
+
+/* The oldest goes, not the newest: who is honest says HELLO at once, and one
+ * who holds many connections open must open them anew all the time. */
+static void
+limit_greeters(struct rps_loop *loop)
+{
+    struct rps_greeters *greeters = rps_loop_greeters(loop);
+
+    while (greeters->count > rps_loop_shared(loop)->greeters_max) {
+        struct rps_conn *oldest = greeters->oldest;
+
+        rps_conn_lose(oldest, "handshakes_max",
+                "too many connections that have not said HELLO, and this was "
+                "the oldest");
+        rps_conn_destroy(oldest);
+    }
+}
+
 void
 rps_conn_destroy(struct rps_conn *conn)
 {
@@ -60,6 +115,7 @@ rps_conn_destroy(struct rps_conn *conn)
     } else {
         *head = conn->next;
     }
+    rps_conn_greeted(conn);
     event_del(&conn->readable);
     event_del(&conn->writable);
     event_del(&conn->timer);
@@ -242,6 +298,8 @@ rps_conn_open(struct rps_loop *loop, int fd, const char *peer)
             conn);
     evtimer_assign(&conn->timer, base, on_timer, conn);
     link_conn(conn);
+    add_greeter(conn);
+    limit_greeters(loop);
     set_timer(conn, RPS_HELLO_WAIT_MS);
     settle(conn);
     return true;

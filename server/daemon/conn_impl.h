@@ -30,6 +30,8 @@ struct rps_out {
 struct rps_conn {
     struct rps_conn *previous; /* the loop's list */
     struct rps_conn *next;
+    struct rps_conn *older; /* the loop's greeters, while `greeter` */
+    struct rps_conn *newer;
     struct rps_loop *loop;
     struct rps_session *session;
     struct event readable;
@@ -43,9 +45,13 @@ struct rps_conn {
     bool dead;              /* close at the end of the callback */
     bool close_when_sent;   /* then LINGERING */
     bool surplus;           /* above connections_max: refuse, then close */
+    bool greeter;           /* in the loop's queue of greeters */
     bool handling;          /* inside rps_service_handle for us */
     uint32_t pending;       /* requests without a reply */
     uint32_t waiting_steps; /* of them, STEP_ENDs */
+
+    size_t greeting_bytes;    /* before and with HELLO */
+    uint32_t greeting_frames; /* likewise */
 
     /* the frame that comes in: in[0, in_length) of frame_bytes */
     uint8_t *in; /* 64-byte aligned */

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define IN_BYTES_START  4096u
-#define FRAME_BYTES_MAX (RPS_HEADER_BYTES + RPS_BODY_BYTES_MAX)
+#define IN_BYTES_START 4096u
 
 bool
 rps_conn_may_read(const struct rps_conn *conn)
@@ -55,13 +54,30 @@ make_room(struct rps_conn *conn, size_t want)
     return true;
 }
 
+/* A stranger gets a few frames and a few bytes to say HELLO in. */
+static bool
+check_greeting(struct rps_conn *conn, struct rps_error *error)
+{
+    conn->greeting_bytes += conn->frame_bytes;
+    if (conn->greeting_bytes > RPS_GREETING_BYTES_MAX) {
+        rps_fail(error, RPS_E_LIMIT,
+                "%zu bytes before HELLO was answered, at most %u are taken",
+                conn->greeting_bytes, RPS_GREETING_BYTES_MAX);
+        return false;
+    }
+    if (++conn->greeting_frames > RPS_GREETING_FRAMES) {
+        rps_fail(error, RPS_E_LIMIT, "%u frames and no HELLO among them",
+                conn->greeting_frames);
+        return false;
+    }
+    return true;
+}
+
 /* The header is here: what may follow it? */
 static void
 accept_header(struct rps_conn *conn)
 {
     struct rps_error error = {.text = ""};
-    size_t limit = conn->state == RPS_CONN_SERVING ? FRAME_BYTES_MAX
-                                                   : RPS_HELLO_FRAME_MAX;
 
     conn->header_status = rps_header_decode(conn->in, &conn->header, &error);
     if (conn->header_status != RPS_OK &&
@@ -71,11 +87,7 @@ accept_header(struct rps_conn *conn)
     }
     memcpy(conn->why, error.text, sizeof(conn->why) - 1); /* its end is 0 */
     conn->frame_bytes = RPS_HEADER_BYTES + (size_t)conn->header.body_bytes;
-    if (conn->frame_bytes > limit) {
-        snprintf(error.text, sizeof(error.text),
-                "a frame of %zu bytes, at most %zu are taken %s",
-                conn->frame_bytes, limit,
-                conn->state == RPS_CONN_SERVING ? "at all" : "before HELLO");
+    if (conn->state != RPS_CONN_SERVING && !check_greeting(conn, &error)) {
         rps_conn_lose(conn, "bad_frame", error.text);
         return;
     }

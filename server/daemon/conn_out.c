@@ -36,10 +36,14 @@ account(struct rps_conn *conn, const uint8_t *frame)
     if (opcode == RPS_OP_STEP_END && conn->waiting_steps > 0) {
         conn->waiting_steps--;
     }
+    if (opcode == RPS_OP_AUTH && status != RPS_OK) {
+        conn->close_when_sent = true;
+    }
     if (opcode == RPS_OP_HELLO && conn->state == RPS_CONN_GREETING) {
         if (status == RPS_OK && !conn->surplus) {
             conn->state = RPS_CONN_SERVING;
             event_del(&conn->timer);
+            rps_conn_greeted(conn);
         } else {
             conn->close_when_sent = true;
         }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/daemon/access.h"
 #include "server/daemon/listener.h"
 #include "server/daemon/loop.h"
 #include "server/daemon/pages.h"
@@ -23,6 +24,7 @@
 struct daemon {
     const struct rps_options *options;
     struct rps_service *service;
+    struct rps_access access;
     struct rps_loops_shared shared;
     struct rps_loop *loops[RPS_LOOPS_MAX];
     uint32_t loop_count;
@@ -92,14 +94,6 @@ check_address(const struct rps_options *options, struct rps_listen_plan *plan)
                 "port 0 takes any port: give --port-file, so that it can be "
                 "found");
         return RPS_EXIT_USAGE;
-    }
-    if (!plan->loopback &&
-            (options->auth == NULL || strcmp(options->auth, "none") != 0)) {
-        rps_log(RPS_LOG_ERROR, "open_listen",
-                "refusing to listen beyond the loopback without "
-                "authentication: give --auth=none if every peer that can "
-                "reach this port may read and change the tables");
-        return RPS_EXIT_OPEN;
     }
     return RPS_EXIT_OK;
 }
@@ -193,6 +187,7 @@ create_service(struct daemon *daemon)
             .background = true,
             .memory_limit = options->memory_limit,
             .numa = options->numa,
+            .token = &daemon->access.token,
             .event = on_service_event,
             .shutdown = on_service_shutdown,
             .context = daemon,
@@ -232,6 +227,8 @@ start_loops(struct daemon *daemon)
     struct rps_error error = {.text = ""};
     uint32_t wanted = loops_wanted(daemon->options->loops);
 
+    daemon->shared.greeters_max =
+            (uint32_t)(daemon->options->handshakes_max + wanted - 1) / wanted;
     for (uint32_t i = 0; i < wanted; i++) {
         if (rps_loop_start(&daemon->loops[i], i, &daemon->shared, &error) !=
                 RPS_OK) {
@@ -264,12 +261,12 @@ say_started(const struct daemon *daemon)
     rps_log(RPS_LOG_INFO, "listening",
             "address=%s role=%s index=%" PRIu32 " n_ps=%" PRIu32
             " chief=%s own_address=%s fingerprint=%016" PRIx64
-            " job_id=%s checkpoint_dir=%s loops=%" PRIu32 " version=%s",
+            " job_id=%s checkpoint_dir=%s loops=%" PRIu32 " auth=%s version=%s",
             rps_listener_text(daemon->listener), rps_role_str(cluster->role),
             cluster->index, cluster->ps_count, chief,
             cluster->own_address != NULL ? cluster->own_address : "none",
             cluster->fingerprint, options->job_id, dir != NULL ? dir : "none",
-            daemon->loop_count, RPS_VERSION);
+            daemon->loop_count, rps_access_str(&daemon->access), RPS_VERSION);
 }
 
 /* ---- the end ---- */
@@ -441,6 +438,7 @@ finish(struct daemon *daemon)
     if (daemon->service != NULL) {
         rps_service_destroy(daemon->service);
     }
+    rps_access_finish(&daemon->access);
     free_event(daemon->signal_event);
     free_event(daemon->shutdown_event);
     free_event(daemon->drained_event);
@@ -510,7 +508,11 @@ rps_daemon_run(const struct rps_options *options)
     if (code == RPS_EXIT_OK) {
         code = check_address(options, &plan);
     }
+    if (code == RPS_EXIT_OK) {
+        code = rps_access_init(&daemon.access, options, &plan);
+    }
     if (code != RPS_EXIT_OK) {
+        rps_access_finish(&daemon.access);
         return code;
     }
     if (rps_signals_init(&daemon.signal_fd, &error) != RPS_OK) {

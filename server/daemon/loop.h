@@ -25,6 +25,7 @@ struct rps_loop;
 struct rps_loops_shared {
     struct rps_service *service;
     uint32_t connections_max;
+    uint32_t greeters_max;   /* of one loop: connections without HELLO */
     atomic_uint connections; /* open, surplus ones included */
     int drained_fd;          /* eventfd: each loop adds 1 when drained */
 };
@@ -69,5 +70,13 @@ bool rps_loop_draining(const struct rps_loop *loop);
 
 /** The list of the loop's connections. Threads: the loop's. */
 struct rps_conn **rps_loop_conns(struct rps_loop *loop);
+
+/** Its connections that have not said HELLO, a queue. Threads: the loop's. */
+struct rps_greeters {
+    struct rps_conn *oldest;
+    struct rps_conn *newest;
+    uint32_t count;
+};
+struct rps_greeters *rps_loop_greeters(struct rps_loop *loop);
 
 #endif /* RPS_SERVER_DAEMON_LOOP_H */

@@ -433,6 +433,6 @@ def test_help_lists_what_launch_takes_and_nothing_else():
     assert flags == {
         "--ps", "--workers", "--chief", "--evaluator", "--help", "--version",
         "--checkpoint-dir", "--job-id", "--job-seed", "--connect-timeout",
-        "--step-timeout", "--step-bytes-max", "--log-level", "--log-format",
-        "--auth", "--loops", "--connections-max", "--memory-limit", "--numa",
-        "--drain-timeout"}
+        "--step-timeout", "--step-bytes-max", "--token-file", "--log-level",
+        "--log-format", "--auth", "--loops", "--connections-max",
+        "--handshakes-max", "--memory-limit", "--numa", "--drain-timeout"}
