@@ -179,8 +179,11 @@ place_in_job(rps_client *client)
 }
 
 static rps_status
-take_token(rps_client *client, const rps_client_options *options)
+take_access(rps_client *client, const rps_client_options *options)
 {
+    const struct rps_tls_files files = {.cert = options->tls_cert,
+            .key = options->tls_key,
+            .ca = options->tls_ca};
     struct rps_error error = {{0}};
     rps_status status = RPS_OK;
 
@@ -190,6 +193,10 @@ take_token(rps_client *client, const rps_client_options *options)
             status = rps_secret_read(
                     &client->token, options->token_file, &error);
         }
+    }
+    if (status == RPS_OK && rps_tls_is_asked(&files)) {
+        status = rps_tls_context_create(
+                &client->tls, RPS_TLS_CLIENT, &files, &error);
     }
     return status == RPS_OK ? RPS_OK : rps_client_fail_with(status, &error);
 }
@@ -231,7 +238,7 @@ rps_client_open(rps_client **client_out, const rps_client_options *options)
         status = place_in_job(client);
     }
     if (status == RPS_OK && !client->embedded) {
-        status = take_token(client, options);
+        status = take_access(client, options);
     }
     if (status == RPS_OK) {
         status = client->embedded ? rps_connect_local(client)
@@ -281,6 +288,7 @@ rps_client_close(rps_client *client)
     }
     rps_watch_destroy(client->watch);
     rps_secret_finish(&client->token);
+    rps_tls_context_destroy(client->tls);
     rps_cluster_finish(&client->cluster);
     free(client->polls);
     free(client->job_id);

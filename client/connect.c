@@ -83,6 +83,23 @@ dial_again(struct dial *dial, uint64_t now)
     dial->state = DIAL_WAIT;
 }
 
+/* The channel failed on its way to a greeting. */
+static void
+dial_failed(struct dial *dial, rps_status status, uint64_t now)
+{
+    if (status == RPS_E_AUTH) { /* a certificate was refused */
+        dial->fatal = status;
+        return;
+    }
+    if (status == RPS_E_CORRUPT) {
+        struct rps_error words = dial->cause;
+
+        (void)rps_fail(
+                &dial->cause, status, "not a recpsd? %.900s", words.text);
+    }
+    dial_again(dial, now);
+}
+
 /* "host:port" or "[v6]:port". */
 static bool
 resolve(struct dial *dial)
@@ -142,6 +159,7 @@ static void
 greet(struct dial *dial, uint64_t now)
 {
     int fd = dial->fd;
+    rps_status status;
 
     dial->fd = -1;
     if (is_own_end(fd)) {
@@ -151,14 +169,16 @@ greet(struct dial *dial, uint64_t now)
         dial_again(dial, now);
         return;
     }
-    dial->channel = rps_channel_tcp_create(dial->ps, dial->address, fd);
+    dial->channel = rps_channel_tcp_create(
+            dial->ps, dial->address, fd, dial->client->tls);
     if (dial->channel == NULL) {
         dial->fatal = rps_fail(&dial->cause, RPS_E_NOMEM, "out of memory");
         return;
     }
-    if (rps_hello_begin(&dial->hello, dial->client, dial->channel,
-                &dial->cause) != RPS_OK) {
-        dial_again(dial, now);
+    status = rps_hello_begin(
+            &dial->hello, dial->client, dial->channel, &dial->cause);
+    if (status != RPS_OK) {
+        dial_failed(dial, status, now);
         return;
     }
     (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE,
@@ -252,13 +272,7 @@ move_hello(struct dial *dial, uint64_t now)
         return;
     }
     if (status != RPS_OK) {
-        if (status == RPS_E_CORRUPT) {
-            struct rps_error words = dial->cause;
-
-            (void)rps_fail(
-                    &dial->cause, status, "not a recpsd? %.900s", words.text);
-        }
-        dial_again(dial, now);
+        dial_failed(dial, status, now);
     }
 }
 

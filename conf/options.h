@@ -41,6 +41,9 @@
   X(RPS_SCOPE_JOB, step_timeout, SECONDS, "60", "s", "0.1..86400", "how long a step waits for a replica that is lost or does not end it") \
   X(RPS_SCOPE_JOB, step_bytes_max, BYTES, "256MiB", "bytes", "4KiB..1TiB", "a replica's push of one step to one server") \
   X(RPS_SCOPE_JOB, token_file, STRING, "", "", "", "file with the job's token: 32 bytes at least, for the owner alone to read") \
+  X(RPS_SCOPE_JOB, tls_cert, STRING, "", "", "", "PEM file with the own certificate; a server with one speaks TLS only") \
+  X(RPS_SCOPE_JOB, tls_key, STRING, "", "", "", "PEM file with its key, for the owner alone to read") \
+  X(RPS_SCOPE_JOB, tls_ca, STRING, "", "", "", "PEM file with the CA of the peers' certificates; a client with one speaks TLS only, a server wants certificates") \
   X(RPS_SCOPE_JOB, log_level, CHOICE, "info", "", "debug|info|warn|error", "least severe line that is logged") \
   X(RPS_SCOPE_JOB, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
   X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \

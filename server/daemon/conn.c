@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/daemon/conn.h"
 
+#include "server/daemon/access.h"
 #include "server/daemon/conn_impl.h"
 #include "server/daemon/peer_log.h"
 
@@ -21,6 +22,14 @@ rps_conn_lose(struct rps_conn *conn, const char *event, const char *why)
                 conn->peer, why);
     }
     conn->dead = true;
+}
+
+void
+rps_conn_refuse(struct rps_conn *conn, const char *event, const char *why)
+{
+    rps_conn_lose(conn, event, why);
+    conn->dead = false;
+    conn->close_when_sent = true;
 }
 
 struct rps_conn *
@@ -45,6 +54,16 @@ void
 rps_conn_break(struct rps_conn *conn)
 {
     atomic_store(&conn->broken, true);
+}
+
+/* Our half is shut: nothing more comes. */
+static void
+say_end(struct rps_conn *conn)
+{
+    if (conn->tls != NULL) {
+        rps_tls_say_end(conn->tls);
+    }
+    shutdown(conn->fd, SHUT_WR);
 }
 
 static void
@@ -122,7 +141,8 @@ rps_conn_destroy(struct rps_conn *conn)
     /* No reply comes after this; what came before lies in the mailbox. */
     rps_session_close(conn->session);
     rps_loop_forget(conn->loop, conn);
-    shutdown(conn->fd, SHUT_WR);
+    say_end(conn);
+    rps_tls_close(conn->tls);
     close(conn->fd);
     atomic_fetch_sub(&rps_loop_shared(conn->loop)->connections, 1);
     rps_conn_free_out(conn);
@@ -149,6 +169,30 @@ set_timer(struct rps_conn *conn, uint32_t ms)
     event_add(&conn->timer, &wait);
 }
 
+/* A handshake's own bytes did not fit the socket. */
+static bool
+read_waits_to_write(const struct rps_conn *conn)
+{
+    return conn->tls != NULL && rps_conn_may_read(conn) &&
+           rps_tls_read_waits_to_write(conn->tls);
+}
+
+/* What TLS holds back is invisible to the socket's events. */
+static void
+settle_tls(struct rps_conn *conn)
+{
+    if (rps_tls_write_waits_to_read(conn->tls)) {
+        arm(&conn->readable, true);
+        arm(&conn->writable, false);
+    }
+    if (read_waits_to_write(conn)) {
+        arm(&conn->writable, true);
+    }
+    if (rps_conn_may_read(conn) && rps_tls_has_pending(conn->tls)) {
+        event_active(&conn->readable, EV_READ, 1);
+    }
+}
+
 /*
  * The one place where a connection changes state or ends; the last thing
  * that any callback does with it.
@@ -167,7 +211,7 @@ settle(struct rps_conn *conn)
             conn->state != RPS_CONN_LINGERING) {
         /* A close with unread input would reset, and eat our words. */
         conn->state = RPS_CONN_LINGERING;
-        shutdown(conn->fd, SHUT_WR);
+        say_end(conn);
     }
     if (conn->close_when_sent && !evtimer_pending(&conn->timer, NULL)) {
         set_timer(conn, RPS_LINGER_MS);
@@ -175,6 +219,9 @@ settle(struct rps_conn *conn)
     arm(&conn->readable,
             rps_conn_may_read(conn) || conn->state == RPS_CONN_LINGERING);
     arm(&conn->writable, conn->out_first != NULL);
+    if (conn->tls != NULL && conn->state != RPS_CONN_LINGERING) {
+        settle_tls(conn);
+    }
 }
 
 static void
@@ -217,8 +264,10 @@ on_writable(evutil_socket_t fd, short what, void *context)
 {
     struct rps_conn *conn = context;
 
-    (void)fd;
-    (void)what;
+    if (read_waits_to_write(conn)) {
+        on_readable(fd, what, context);
+        return;
+    }
     rps_conn_flush(conn);
     settle(conn);
 }
@@ -278,10 +327,15 @@ rps_conn_open(struct rps_loop *loop, int fd, const char *peer)
     struct event_base *base = rps_loop_base(loop);
     struct rps_conn *conn = calloc(1, sizeof(*conn));
 
-    if (conn != NULL) {
+    bool good =
+            conn != NULL && rps_access_open_tls(shared->access, fd, &conn->tls);
+
+    if (good) {
         conn->session = rps_session_open(shared->service, peer);
+        good = conn->session != NULL;
     }
-    if (conn == NULL || conn->session == NULL) {
+    if (!good) {
+        rps_tls_close(conn != NULL ? conn->tls : NULL);
         free(conn);
         close(fd);
         atomic_fetch_sub(&shared->connections, 1);

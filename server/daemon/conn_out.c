@@ -111,9 +111,32 @@ sent(struct rps_conn *conn, size_t n)
     }
 }
 
+/* TLS takes a frame at a time. */
+static void
+flush_tls(struct rps_conn *conn)
+{
+    while (!conn->dead && conn->out_first != NULL) {
+        const struct rps_out *out = conn->out_first;
+        ssize_t n = rps_tls_write(conn->tls, out->frame + conn->out_offset,
+                out->length - conn->out_offset);
+
+        if (n > 0) {
+            sent(conn, (size_t)n);
+        } else if (errno == EAGAIN) {
+            return;
+        } else {
+            conn->dead = true; /* the peer is gone: nothing to say */
+        }
+    }
+}
+
 void
 rps_conn_flush(struct rps_conn *conn)
 {
+    if (conn->tls != NULL) {
+        flush_tls(conn);
+        return;
+    }
     while (!conn->dead && conn->out_first != NULL) {
         struct iovec vectors[OUT_IOVECS];
         struct msghdr message = {.msg_iov = vectors};

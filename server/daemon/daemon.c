@@ -303,6 +303,10 @@ on_signal(evutil_socket_t fd, short what, void *context)
     while ((signal_number = rps_signals_read(fd)) != 0) {
         const char *name = signal_number == SIGTERM ? "SIGTERM" : "SIGINT";
 
+        if (signal_number == SIGHUP) {
+            (void)rps_access_reload(&daemon->access, daemon->service);
+            continue;
+        }
         if (daemon->stopping) {
             rps_log(RPS_LOG_WARN, "stopped", "%s again: stopping at once",
                     name);
@@ -521,6 +525,7 @@ rps_daemon_run(const struct rps_options *options)
     }
     raise_file_limit(options->connections_max);
     rps_huge_pages_check(RPS_HUGE_PAGES_SETTING);
+    daemon.shared.access = &daemon.access;
     daemon.shared.connections_max =
             options->connections_max < UINT32_MAX - RPS_CONN_SURPLUS_MAX
                     ? (uint32_t)options->connections_max

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rps_access;
 struct rps_conn;
 struct rps_loop;
 
@@ -24,6 +25,7 @@ struct rps_loop;
 /** What the loops share. Set before they start. */
 struct rps_loops_shared {
     struct rps_service *service;
+    struct rps_access *access;
     uint32_t connections_max;
     uint32_t greeters_max;   /* of one loop: connections without HELLO */
     atomic_uint connections; /* open, surplus ones included */

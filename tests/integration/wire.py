@@ -157,9 +157,11 @@ class Reply:
 class Connection:
     """One TCP connection that speaks frames, or anything else."""
 
-    def __init__(self, port, timeout=20, host="127.0.0.1"):
+    def __init__(self, port, timeout=20, host="127.0.0.1", tls=None):
         self.sock = socket.create_connection((host, port), timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:  # an ssl.SSLContext
+            self.sock = tls.wrap_socket(self.sock, server_hostname=host)
         self.last_id = 0
 
     def __enter__(self):
