@@ -104,23 +104,6 @@ rps_conn_greeted(struct rps_conn *conn)
     greeters->count--;
 }
 
-/* The oldest goes, not the newest: who is honest says HELLO at once, and one
- * who holds many connections open must open them anew all the time. */
-static void
-limit_greeters(struct rps_loop *loop)
-{
-    struct rps_greeters *greeters = rps_loop_greeters(loop);
-
-    while (greeters->count > rps_loop_shared(loop)->greeters_max) {
-        struct rps_conn *oldest = greeters->oldest;
-
-        rps_conn_lose(oldest, "handshakes_max",
-                "too many connections that have not said HELLO, and this was "
-                "the oldest");
-        rps_conn_destroy(oldest);
-    }
-}
-
 void
 rps_conn_destroy(struct rps_conn *conn)
 {
@@ -235,6 +218,21 @@ discard(struct rps_conn *conn)
     }
 }
 
+/* Serve what has come, a while. */
+static void
+take_turn(struct rps_conn *conn)
+{
+    for (uint32_t n = 0; n < RPS_CONN_TURN_FRAMES && rps_conn_may_read(conn);
+            n++) {
+        if (!rps_conn_fill(conn)) {
+            break;
+        }
+        rps_conn_serve(conn);
+    }
+    rps_conn_flush(conn);
+    conn->dead |= conn->ended;
+}
+
 static void
 on_readable(evutil_socket_t fd, short what, void *context)
 {
@@ -247,15 +245,7 @@ on_readable(evutil_socket_t fd, short what, void *context)
         settle(conn);
         return;
     }
-    for (uint32_t n = 0; n < RPS_CONN_TURN_FRAMES && rps_conn_may_read(conn);
-            n++) {
-        if (!rps_conn_fill(conn)) {
-            break;
-        }
-        rps_conn_serve(conn);
-    }
-    rps_conn_flush(conn);
-    conn->dead |= conn->ended;
+    take_turn(conn);
     settle(conn);
 }
 
@@ -320,13 +310,36 @@ link_conn(struct rps_conn *conn)
     *head = conn;
 }
 
+/* The oldest goes, not the newest: who is honest says HELLO at once, and one
+ * who holds many connections open must open them anew all the time. What the
+ * oldest has sent is looked at first: when a whole job connects at once, its
+ * HELLOs wait here behind one another. */
+static void
+limit_greeters(struct rps_loop *loop)
+{
+    struct rps_greeters *greeters = rps_loop_greeters(loop);
+
+    while (greeters->count > rps_loop_shared(loop)->greeters_max) {
+        struct rps_conn *oldest = greeters->oldest;
+
+        take_turn(oldest);
+        if (!oldest->greeter) {
+            settle(oldest);
+            continue;
+        }
+        rps_conn_lose(oldest, "handshakes_max",
+                "too many connections that have not said HELLO, and this was "
+                "the oldest");
+        rps_conn_destroy(oldest);
+    }
+}
+
 bool
 rps_conn_open(struct rps_loop *loop, int fd, const char *peer)
 {
     struct rps_loops_shared *shared = rps_loop_shared(loop);
     struct event_base *base = rps_loop_base(loop);
     struct rps_conn *conn = calloc(1, sizeof(*conn));
-
     bool good =
             conn != NULL && rps_access_open_tls(shared->access, fd, &conn->tls);
 

@@ -529,6 +529,24 @@ def test_a_flood_of_strangers_disturbs_nobody(token_file):
         assert server.stop() == 143, server.log()
 
 
+def test_a_job_that_connects_at_once_is_no_flood():
+    """What a connection has sent is read before it is closed as the oldest."""
+    with programs.Recpsd("--handshakes-max", "4", "--loops", "1") as server:
+        server.process.send_signal(signal.SIGSTOP)
+        members = []
+        for i in range(100):
+            member = wire.Connection(server.port)
+            member.send(wire.frame(wire.HELLO, [wire.text(
+                dict(WORDS, client=f"{i + 1:x}"))], 1))
+            members.append(member)
+        server.process.send_signal(signal.SIGCONT)
+        for member in members:
+            assert member.receive().status == wire.OK
+            member.close()
+        assert "handshakes_max" not in server.log()
+        assert server.stop() == 143, server.log()
+
+
 def server_connections(server):
     with server.connect(token=TOKEN) as connection:
         return connection.call(wire.STAT, [wire.text({})]).json["connections"]
