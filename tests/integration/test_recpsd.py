@@ -718,6 +718,16 @@ def test_an_entry_that_is_no_loopback_address_is_refused():
     assert "--auth=none" in words
 
 
+@pytest.mark.skipif(programs.has_openssl(), reason="built with OpenSSL")
+@pytest.mark.parametrize("flags, what", [
+    (["--token-file", "/dev/null"], "tokens"),
+    (["--tls-cert", "/dev/null", "--tls-key", "/dev/null"], "TLS")])
+def test_a_build_without_openssl_refuses_what_it_cannot(flags, what):
+    code, words = run_recpsd(*flags)
+    assert code == 77
+    assert "without OpenSSL" in words and f"no {what}" in words
+
+
 def test_a_role_that_is_no_server_is_refused():
     config = ('{"cluster":{"ps":["127.0.0.1:2222"],"worker":["127.0.0.1:2223"]},'
               '"task":{"type":"worker","index":0}}')

@@ -22,7 +22,8 @@ import wire
 from proxy import Proxy
 
 pytestmark = pytest.mark.skipif(
-    not programs.RECPSD.is_file(), reason=f"{programs.RECPSD} is not built")
+    not programs.has_openssl(),
+    reason=f"{programs.RECPSD} is not built, or without OpenSSL")
 
 TOKEN = b"0123456789abcdef-0123456789abcdef"
 WORDS = {"versions": [1, 1], "job_id": "recps", "job_seed": "0", "ps_count": 1,

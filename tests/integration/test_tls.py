@@ -23,8 +23,9 @@ import wire
 from proxy import Proxy
 
 pytestmark = [
-    pytest.mark.skipif(not programs.RECPSD.is_file(),
-                       reason=f"{programs.RECPSD} is not built"),
+    pytest.mark.skipif(
+        not programs.has_openssl(),
+        reason=f"{programs.RECPSD} is not built, or without OpenSSL"),
     pytest.mark.skipif(shutil.which("openssl") is None,
                        reason="the openssl program is not installed")]
 
