@@ -11,6 +11,7 @@
 #define RPS_SERVER_SERVICE_H
 
 #include "base/error.h"
+#include "base/secret.h"
 #include "proto/message.h"
 
 #include <stdbool.h>
@@ -36,8 +37,9 @@ struct rps_service_options {
     /** Keep the tables up (eviction, compaction) on a thread; else whoever
      * pushes does a slice of it. */
     bool background;
-    uint64_t memory_limit; /* bytes of all tables; 0: none */
-    const char *numa;      /* "off" (or NULL), "interleave", "bind" */
+    uint64_t memory_limit;          /* bytes of all tables; 0: none */
+    const char *numa;               /* "off" (or NULL), "interleave", "bind" */
+    const struct rps_secret *token; /* that peers must have; NULL: none */
     /** One line for the log; may be NULL. Any thread. */
     void (*event)(
             void *context, int level, const char *event, const char *text);
@@ -49,6 +51,13 @@ struct rps_service_options {
 /** Copies *options and its strings. Errors: NOMEM, IO, INVAL. */
 rps_status rps_service_create(struct rps_service **service_out,
         const struct rps_service_options *options, struct rps_error *error);
+
+/**
+ * Ask for this token (a copy) from the next HELLO on; NULL: for none. Who is
+ * connected stays. UNSUPPORTED (no OpenSSL), NOMEM. Threads: any.
+ */
+rps_status rps_service_set_token(struct rps_service *service,
+        const struct rps_secret *token, struct rps_error *error);
 
 /** No session may be open. Waits for a save in progress. */
 void rps_service_destroy(struct rps_service *service);

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "embedding/budget.h"
 #include "embedding/store.h"
+#include "proto/auth.h"
 #include "proto/route.h"
 #include "server/figures.h"
 #include "server/lane.h"
@@ -94,6 +95,11 @@ struct rps_session {
     char *peer;                          /* set at open */
     struct rps_session *previous, *next; /* service->sessions; lock */
 
+    /* session's own thread only */
+    struct rps_nonces nonces;
+    bool challenged; /* AUTH was answered: nonces are drawn */
+    bool proven;     /* HELLO brought a proof: its answer brings one, too */
+
     /* written by HELLO under lock; the session's own thread reads freely */
     bool greeted;
     enum rps_peer_role role;
@@ -139,6 +145,9 @@ struct rps_service {
     struct rps_route route;             /* set before start */
     uint64_t incarnation;               /* set before start */
     uint64_t started_ms;                /* set before start */
+
+    pthread_rwlock_t token_lock; /* of the next line; taken last */
+    struct rps_secret token;     /* length 0: none is asked for */
 
     /* Shared by lookups, pushes, assigns; exclusive for what changes the
      * meaning of a lookup. Prefers writers. */
@@ -235,6 +244,14 @@ void rps_parked_drop_locked(
 /** Call the callbacks; no lock held. Empties the list. */
 void rps_answers_send(struct rps_service *service, struct rps_answers *answers);
 
+/* auth.c */
+
+/** OK where no token is asked for, or HELLO brings its proof; else AUTH. */
+rps_status rps_auth_check_hello(struct rps_request *request);
+/** HELLO's answer (request->text) with the server's proof, if it needs one:
+ * request->frame. */
+rps_status rps_auth_prove_answer(struct rps_request *request);
+
 void rps_service_event(struct rps_service *service, int level,
         const char *event, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
@@ -298,6 +315,7 @@ rps_status rps_serve_restore(struct rps_request *request);
 
 /* status.c */
 rps_status rps_serve_stat(struct rps_request *request);
+rps_status rps_serve_auth(struct rps_request *request);
 rps_status rps_serve_ping(struct rps_request *request);
 rps_status rps_serve_shutdown(struct rps_request *request);
 json_t *rps_wishes_json(uint32_t wishes);

@@ -7,6 +7,7 @@
 #ifndef RPS_SERVER_DAEMON_CONN_IMPL_H
 #define RPS_SERVER_DAEMON_CONN_IMPL_H
 
+#include "base/tls.h"
 #include "server/daemon/conn.h"
 
 #include <event2/event_struct.h>
@@ -36,12 +37,15 @@ struct rps_waiting {
 struct rps_conn {
     struct rps_conn *previous; /* the loop's list */
     struct rps_conn *next;
+    struct rps_conn *older; /* the loop's greeters, while `greeter` */
+    struct rps_conn *newer;
     struct rps_loop *loop;
     struct rps_session *session;
     struct event readable;
     struct event writable;
     struct event timer; /* HELLO, then the end of LINGERING */
     int fd;
+    struct rps_tls *tls; /* NULL: plain */
     enum rps_conn_state state;
     atomic_bool broken; /* any thread: a reply was lost, close */
 
@@ -49,10 +53,16 @@ struct rps_conn {
     bool dead;              /* close at the end of the callback */
     bool close_when_sent;   /* then LINGERING */
     bool surplus;           /* above connections_max: refuse, then close */
+    bool greeter;           /* in the loop's queue of greeters */
+    bool looked;            /* TLS: the first byte is known */
+    bool plain;             /* no TLS, where it is spoken: refuse, then close */
     bool handling;          /* inside rps_service_handle for us */
     bool answered;          /* that request has its reply */
     uint32_t pending;       /* requests without a reply */
     uint32_t waiting_steps; /* of them, STEP_ENDs */
+
+    size_t greeting_bytes;    /* before and with HELLO */
+    uint32_t greeting_frames; /* likewise */
 
     /* the frame that comes in: in[0, in_length) of frame_bytes */
     uint8_t *in; /* 64-byte aligned */
@@ -79,6 +89,9 @@ struct rps_conn {
 
 /** A peer's fault: it loses the connection, and the log says why, once. */
 void rps_conn_lose(struct rps_conn *conn, const char *event, const char *why);
+
+/** The same, but what it was told is sent before it is closed. */
+void rps_conn_refuse(struct rps_conn *conn, const char *event, const char *why);
 
 /* conn_in.c */
 

@@ -37,10 +37,14 @@ account(struct rps_conn *conn, const uint8_t *frame)
     if (opcode == RPS_OP_STEP_END && conn->waiting_steps > 0) {
         conn->waiting_steps--;
     }
+    if (opcode == RPS_OP_AUTH && status != RPS_OK) {
+        conn->close_when_sent = true;
+    }
     if (opcode == RPS_OP_HELLO && conn->state == RPS_CONN_GREETING) {
         if (status == RPS_OK && !conn->surplus) {
             conn->state = RPS_CONN_SERVING;
             event_del(&conn->timer);
+            rps_conn_greeted(conn);
         } else {
             conn->close_when_sent = true;
         }
@@ -113,9 +117,32 @@ sent(struct rps_conn *conn, size_t n)
     }
 }
 
+/* TLS takes a frame at a time. */
+static void
+flush_tls(struct rps_conn *conn)
+{
+    while (!conn->dead && conn->out_first != NULL) {
+        const struct rps_out *out = conn->out_first;
+        ssize_t n = rps_tls_write(conn->tls, out->frame + conn->out_offset,
+                out->length - conn->out_offset);
+
+        if (n > 0) {
+            sent(conn, (size_t)n);
+        } else if (errno == EAGAIN) {
+            return;
+        } else {
+            conn->dead = true; /* the peer is gone: nothing to say */
+        }
+    }
+}
+
 void
 rps_conn_flush(struct rps_conn *conn)
 {
+    if (conn->tls != NULL) {
+        flush_tls(conn);
+        return;
+    }
     while (!conn->dead && conn->out_first != NULL) {
         struct iovec vectors[OUT_IOVECS];
         struct msghdr message = {.msg_iov = vectors};

@@ -72,14 +72,6 @@ check_address(const struct rps_options *options, struct rps_listen_plan *plan)
                 "found");
         return RPS_EXIT_USAGE;
     }
-    if (!plan->loopback &&
-            (options->auth == NULL || strcmp(options->auth, "none") != 0)) {
-        rps_log(RPS_LOG_ERROR, "open_listen",
-                "refusing to listen beyond the loopback without "
-                "authentication: give --auth=none if every peer that can "
-                "reach this port may read and change the tables");
-        return RPS_EXIT_OPEN;
-    }
     return RPS_EXIT_OK;
 }
 
@@ -240,6 +232,7 @@ create_service(struct rps_daemon *daemon)
             .background = true,
             .memory_limit = options->memory_limit,
             .numa = options->numa,
+            .token = &daemon->access.token,
             .event = on_service_event,
             .shutdown = on_service_shutdown,
             .context = daemon,
@@ -282,6 +275,8 @@ start_loops(struct rps_daemon *daemon)
     struct rps_error error = {.text = ""};
     uint32_t wanted = loops_wanted(daemon->options->loops);
 
+    daemon->shared.greeters_max =
+            (uint32_t)(daemon->options->handshakes_max + wanted - 1) / wanted;
     for (uint32_t i = 0; i < wanted; i++) {
         if (rps_loop_start(&daemon->loops[i], i, &daemon->shared, &error) !=
                 RPS_OK) {
@@ -315,12 +310,12 @@ say_started(const struct rps_daemon *daemon)
             "address=%s role=%s index=%" PRIu32 " n_ps=%" PRIu32
             " chief=%s own_address=%s fingerprint=%016" PRIx64
             " job_id=%s checkpoint_dir=%s loops=%" PRIu32
-            " admin=%s version=%s",
+            " auth=%s admin=%s version=%s",
             rps_listener_text(daemon->listener), rps_role_str(cluster->role),
             cluster->index, cluster->ps_count, chief,
             cluster->own_address != NULL ? cluster->own_address : "none",
             cluster->fingerprint, options->job_id, dir != NULL ? dir : "none",
-            daemon->loop_count,
+            daemon->loop_count, rps_access_str(&daemon->access),
             daemon->admin != NULL ? rps_admin_address(daemon->admin) : "off",
             RPS_VERSION);
 }
@@ -563,6 +558,7 @@ finish(struct rps_daemon *daemon)
     if (daemon->service != NULL) {
         rps_service_destroy(daemon->service);
     }
+    rps_access_finish(&daemon->access);
     free_event(daemon->signal_event);
     free_event(daemon->shutdown_event);
     free_event(daemon->drained_event);
@@ -636,15 +632,21 @@ rps_daemon_run(const struct rps_options *options, rps_reread_fn *reread)
     if (code == RPS_EXIT_OK) {
         code = check_address(options, &plan);
     }
+    if (code == RPS_EXIT_OK) {
+        code = rps_access_init(&daemon.access, options, &plan);
+    }
     if (code != RPS_EXIT_OK) {
+        rps_access_finish(&daemon.access);
         return code;
     }
     if (rps_signals_init(&daemon.signal_fd, &error) != RPS_OK) {
         rps_log(RPS_LOG_ERROR, "start_failed", "%s", error.text);
+        rps_access_finish(&daemon.access);
         return RPS_EXIT_INTERNAL;
     }
     raise_file_limit(options->connections_max);
     rps_huge_pages_check(RPS_HUGE_PAGES_SETTING);
+    daemon.shared.access = &daemon.access;
     daemon.shared.connections_max =
             options->connections_max < UINT32_MAX - RPS_CONN_SURPLUS_MAX
                     ? (uint32_t)options->connections_max

@@ -14,7 +14,7 @@ enum rps_exit {
     RPS_EXIT_USAGE = 64,
     RPS_EXIT_INTERNAL = 70,
     RPS_EXIT_CHECKPOINT_DIR = 74,
-    RPS_EXIT_OPEN = 77, /* would listen to strangers */
+    RPS_EXIT_OPEN = 77, /* would listen to strangers; no token or key */
     RPS_EXIT_CONFIG = 78,
     RPS_EXIT_AGAIN = 138, /* transient: start me again */
     RPS_EXIT_SIGNAL = 128 /* + the signal's number */

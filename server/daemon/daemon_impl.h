@@ -7,6 +7,7 @@
 #ifndef RPS_SERVER_DAEMON_DAEMON_IMPL_H
 #define RPS_SERVER_DAEMON_DAEMON_IMPL_H
 
+#include "server/daemon/access.h"
 #include "server/daemon/admin.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/listener.h"
@@ -26,6 +27,7 @@ struct rps_daemon {
     const struct rps_options *options;
     rps_reread_fn *reread;
     struct rps_service *service;
+    struct rps_access access; /* its token and TLS; the loops use it, too */
     struct rps_loops_shared shared;
     struct rps_loop *loops[RPS_LOOPS_MAX];
     uint32_t loop_count;

@@ -52,6 +52,7 @@ struct rps_loop {
 
     /* loop thread only */
     struct rps_conn *conns;
+    struct rps_greeters greeters;
     struct mail drain_mail; /* so that neither needs memory when it is due */
     struct mail stop_mail;
     bool draining;
@@ -95,6 +96,12 @@ struct rps_conn **
 rps_loop_conns(struct rps_loop *loop)
 {
     return &loop->conns;
+}
+
+struct rps_greeters *
+rps_loop_greeters(struct rps_loop *loop)
+{
+    return &loop->greeters;
 }
 
 /* An eventfd that is full is readable: a lost write loses nothing. */

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rps_access;
 struct rps_conn;
 struct rps_loop;
 
@@ -27,7 +28,9 @@ struct rps_loop;
 /** What the loops share. Set before they start. */
 struct rps_loops_shared {
     struct rps_service *service;
+    struct rps_access *access;
     uint32_t connections_max;
+    uint32_t greeters_max;           /* of one loop: no HELLO yet */
     atomic_uint connections;         /* open, surplus ones included */
     _Atomic uint64_t turned_away;    /* closed before a loop had them */
     const char *_Atomic stop_reason; /* before rps_loop_drain() */
@@ -77,5 +80,13 @@ struct rps_loop_stats *rps_loop_stats(const struct rps_loop *loop);
 
 /** The list of the loop's connections. Threads: the loop's. */
 struct rps_conn **rps_loop_conns(struct rps_loop *loop);
+
+/** Its connections that have not said HELLO, a queue. Threads: the loop's. */
+struct rps_greeters {
+    struct rps_conn *oldest;
+    struct rps_conn *newest;
+    uint32_t count;
+};
+struct rps_greeters *rps_loop_greeters(struct rps_loop *loop);
 
 #endif /* RPS_SERVER_DAEMON_LOOP_H */

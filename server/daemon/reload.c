@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * HUP: the options are read again, from the same flags, variables and files.
- * What can change in a running server is taken; the rest is named.
+ * What can change in a running server is taken; the rest is named. Token and
+ * certificates are read again from the files that were named at the start:
+ * those are replaced by somebody else, and a slip in the options must not keep
+ * an old certificate until it expires.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -57,7 +60,7 @@ rps_daemon_reload(struct rps_daemon *daemon)
     rps_notify("RELOADING=1\nMONOTONIC_USEC=%" PRIu64, rps_clock_ns() / 1000);
     if (daemon->reread(&fresh) >= 0) {
         rps_log(RPS_LOG_ERROR, "reload",
-                "the options are refused, everything stays as it is: %s",
+                "the options are refused, they stay as they are: %s",
                 fresh.refusal != NULL ? fresh.refusal : "see above");
     } else {
         changes = say_changes(daemon->options, &fresh);
@@ -66,5 +69,6 @@ rps_daemon_reload(struct rps_daemon *daemon)
                 levels[rps_log_least()], fresh.log_format, changes);
     }
     rps_options_finish(&fresh);
+    (void)rps_access_reload(&daemon->access, daemon->service);
     rps_notify("READY=1");
 }

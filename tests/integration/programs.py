@@ -38,6 +38,16 @@ RECPS = BUILD / "client/cli/recps"
 RECPS_TRAIN = BUILD / "client/worker/recps-train"
 
 
+def has_openssl():
+    """Was this recpsd built with tokens and TLS?"""
+    if not RECPSD.is_file():
+        return False
+    run = subprocess.run([str(RECPSD), "--token-file", "/dev/null"],
+                         env=environment(), capture_output=True, text=True,
+                         timeout=30, check=False)
+    return "without OpenSSL" not in run.stderr
+
+
 def environment(**more):
     """Ours, without what would change what a program does.
 

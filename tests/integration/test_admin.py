@@ -344,6 +344,7 @@ def test_other_pages_and_methods_are_refused_in_words(server):
     assert server.get("/livez", method="HEAD")[:2] == (200, "")
 
 
+@pytest.mark.hostile
 def test_what_is_no_http_harms_nobody(server):
     hostile = [b"\0" * 4096, b"\xff" * 70000, b"GET " + b"a" * 100000,
                b"GET /livez HTTP/9.9\r\n\r\n", b"GET /%00%zz HTTP/1.1\r\n\r\n",
@@ -365,6 +366,7 @@ def test_what_is_no_http_harms_nobody(server):
     server.assert_serves()
 
 
+@pytest.mark.hostile
 def test_a_flood_of_silent_connections_is_bounded_and_waited_out(server):
     port = int(server.admin_file.read_text())
     folder = f"/proc/{server.process.pid}/fd"

@@ -109,6 +109,7 @@ def test_a_manager_that_is_not_there_is_no_trouble(name):
 
 # ---- signals ----
 
+@pytest.mark.hostile
 def test_hup_takes_the_log_level_and_names_what_it_cannot_take(tmp_path):
     manager = Manager(tmp_path, False)
     config = {"cluster": {"ps": ["127.0.0.1:2222"]},
@@ -223,6 +224,7 @@ def test_on_the_loopback_there_is_no_delay_unless_it_is_asked_for():
         assert time.monotonic() - start >= 2
 
 
+@pytest.mark.hostile
 def test_requests_that_come_while_it_drains_are_told_to_retry():
     """A peer that does not read its replies holds the drain for two seconds."""
     with programs.Recpsd("--loops", "1") as server:
