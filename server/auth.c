@@ -47,6 +47,9 @@ has_token(struct rps_service *service)
 static rps_status
 refuse(struct rps_request *request, const char *words)
 {
+    /* relaxed: a counter orders nothing */
+    atomic_fetch_add_explicit(
+            &request->service->auth_failures, 1, memory_order_relaxed);
     rps_service_event(request->service, RPS_LOG_WARN, "auth_failed", "%s: %s",
             request->session->peer, words);
     return rps_fail(&request->error, RPS_E_AUTH, "%s", words);

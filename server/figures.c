@@ -148,6 +148,7 @@ rps_service_figures_read(struct rps_service *service, uint32_t wait_ms,
     figures->memory_limit = service->options.memory_limit;
     figures->late = number(&service->late);
     figures->uncounted = number(&service->dropped);
+    figures->auth_failures = number(&service->auth_failures);
     read_saving(service, figures);
     pthread_mutex_lock(&service->lock);
     figures->sessions = service->session_count;

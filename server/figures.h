@@ -51,9 +51,10 @@ struct rps_service_figures {
     uint64_t step;
     uint32_t epoch;
     uint64_t memory_used;
-    uint64_t memory_limit; /* 0: none */
-    uint64_t late;         /* pushes after their step's decision */
-    uint64_t uncounted;    /* contributions that no decision counted */
+    uint64_t memory_limit;  /* 0: none */
+    uint64_t late;          /* pushes after their step's decision */
+    uint64_t uncounted;     /* contributions that no decision counted */
+    uint64_t auth_failures; /* HELLOs without the token's proof */
     size_t sessions;
     size_t writer_waiting; /* tasks */
 

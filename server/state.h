@@ -172,8 +172,9 @@ struct rps_service {
     _Atomic uint32_t wishes; /* RPS_WISH_SAVE, _STOP; written under lock */
     struct rps_counter requests[RPS_OP_LAST + 1];
     struct rps_saving_record saving;
-    _Atomic uint64_t late;    /* pushes that came after their decision */
-    _Atomic uint64_t dropped; /* contributions that no decision counted */
+    _Atomic uint64_t late;          /* pushes that came after their decision */
+    _Atomic uint64_t dropped;       /* contributions that no decision counted */
+    _Atomic uint64_t auth_failures; /* HELLOs without the token's proof */
 
     pthread_mutex_t lock;   /* guards everything below */
     pthread_cond_t replied; /* a session's `replying` fell */

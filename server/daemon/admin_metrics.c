@@ -172,6 +172,8 @@ add_refused(struct rps_text *text, const struct rps_view *view)
             [RPS_REFUSED_LIMIT] = "reason=\"limit\"",
             [RPS_REFUSED_BAD_FRAME] = "reason=\"bad_frame\"",
             [RPS_REFUSED_NO_HELLO] = "reason=\"no_hello\"",
+            [RPS_REFUSED_HANDSHAKES] = "reason=\"handshakes_max\"",
+            [RPS_REFUSED_TLS] = "reason=\"tls_failed\"",
             [RPS_REFUSED_MEMORY] = "reason=\"memory\""};
 
     rps_family(text, name, "counter",
@@ -220,9 +222,14 @@ add_connections(struct rps_text *text, const struct rps_view *view,
     rps_counter(text, "recps_connections_accepted_total",
             "Connections that were served.", SUM(view, accepted));
     add_refused(text, view);
-    rps_counter(text, "recps_received_bytes_total", "Bytes read from peers.",
+    rps_counter(text, "recps_auth_failures_total",
+            "HELLOs without a proof of the token, or with a wrong one.",
+            figures->auth_failures);
+    rps_counter(text, "recps_received_bytes_total",
+            "Bytes of frames read from peers, without what TLS adds.",
             SUM(view, received_bytes));
-    rps_counter(text, "recps_sent_bytes_total", "Bytes written to peers.",
+    rps_counter(text, "recps_sent_bytes_total",
+            "Bytes of frames written to peers, without what TLS adds.",
             SUM(view, sent_bytes));
     rps_gauge(text, "recps_unsent_bytes", "Replies that peers did not take.",
             (double)SUM(view, unsent_bytes));

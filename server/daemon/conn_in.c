@@ -110,6 +110,7 @@ look_for_plain(struct rps_conn *conn)
         conn->plain = true;
         rps_peer_log(RPS_LOG_WARN, "tls_failed",
                 "%s: it speaks without TLS; refused", conn->peer);
+        rps_conn_stats_lost(conn, "tls_failed");
     }
     return n;
 }

@@ -121,12 +121,19 @@ rps_conn_stats_finish(struct rps_conn *conn)
 void
 rps_conn_stats_lost(struct rps_conn *conn, const char *event)
 {
+    static const struct {
+        const char *event;
+        enum rps_refused why;
+    } reasons[] = {{"bad_frame", RPS_REFUSED_BAD_FRAME},
+            {"no_hello", RPS_REFUSED_NO_HELLO},
+            {"handshakes_max", RPS_REFUSED_HANDSHAKES},
+            {"tls_failed", RPS_REFUSED_TLS}};
     enum rps_refused why = RPS_REFUSED_MEMORY;
 
-    if (strcmp(event, "bad_frame") == 0) {
-        why = RPS_REFUSED_BAD_FRAME;
-    } else if (strcmp(event, "no_hello") == 0) {
-        why = RPS_REFUSED_NO_HELLO;
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+        if (strcmp(event, reasons[i].event) == 0) {
+            why = reasons[i].why;
+        }
     }
     rps_stat_add(&stats_of(conn)->refused[why], 1);
 }

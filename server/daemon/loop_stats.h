@@ -47,9 +47,11 @@ struct rps_size_histogram {
 
 /** Why a peer lost its connection, or got none. */
 enum rps_refused {
-    RPS_REFUSED_LIMIT,     /* above connections_max */
-    RPS_REFUSED_BAD_FRAME, /* bytes that are no frame */
-    RPS_REFUSED_NO_HELLO,  /* within 5 s */
+    RPS_REFUSED_LIMIT,      /* above connections_max */
+    RPS_REFUSED_BAD_FRAME,  /* bytes that are no frame */
+    RPS_REFUSED_NO_HELLO,   /* within 5 s */
+    RPS_REFUSED_HANDSHAKES, /* the oldest of too many without HELLO */
+    RPS_REFUSED_TLS,        /* its handshake, its records, or none at all */
     RPS_REFUSED_MEMORY,
     RPS_REFUSED_COUNT
 };

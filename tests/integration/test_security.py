@@ -17,6 +17,7 @@ import time
 
 import pytest
 
+import exposition
 import programs
 import wire
 from proxy import Proxy
@@ -607,3 +608,69 @@ def test_what_strangers_cause_is_counted_in_the_log(guarded):
             if (m := re.search(r"auth_failed: (\d+) more in the last", l))]
     assert len(lines) - len(more) + sum(more) == 40
     assert len(lines) < 40
+
+
+# ---- what the operator sees ----
+
+def test_refused_strangers_are_counted_in_the_metrics(token_file):
+    with programs.Recpsd("--token-file", token_file, "--handshakes-max", "4",
+                         "--loops", "1", admin="127.0.0.1:0") as server:
+        for hello in [{}, {"token": b"x" * 40}, {"token": TOKEN}]:
+            with server.connect(greet=False) as connection:
+                status = connection.hello(**hello).status
+                assert (status == wire.OK) == (hello == {"token": TOKEN})
+        strangers = [wire.Connection(server.port) for _ in range(10)]
+        assert strangers[5].closed()
+        found = exposition.Metrics(server.get("/metrics")[1])
+        assert found("recps_auth_failures_total") == 2
+        refused = {reason: found("recps_connections_refused_total",
+                                 reason=reason)
+                   for reason in ["handshakes_max", "tls_failed", "memory"]}
+        assert refused == {"handshakes_max": 6, "tls_failed": 0, "memory": 0}
+        for stranger in strangers:
+            stranger.close()
+        assert server.stop() == 143, server.log()
+
+
+def test_the_admin_port_and_the_log_name_a_token_file_and_never_the_token(
+        token_file):
+    with programs.Recpsd("--token-file", token_file, "--log-level", "debug",
+                         admin="127.0.0.1:0") as server:
+        config = json.loads(server.get("/configz")[1])
+        assert config["options"]["token_file"] == {"value": token_file,
+                                                   "from": "flag"}
+        with server.connect(token=TOKEN) as connection:
+            assert connection.call(wire.PING).status == wire.OK
+        server.process.send_signal(signal.SIGQUIT)
+        server.wait_for_log("info state: ")
+        pages = [server.get(page)[1] for page in [
+            "/configz", "/metrics", "/livez?verbose", "/readyz?verbose",
+            "/startupz?verbose", "/" + TOKEN.decode()[:8]]]
+        assert TOKEN.decode() not in "".join(pages) + server.log()
+        assert server.stop() == 143, server.log()
+
+
+def test_hup_reads_the_token_again_where_the_options_are_refused(
+        token_file, tmp_path):
+    """Who changes the token is not who made the slip in the options."""
+    file = tmp_path / "tf_config.json"
+    config = {"cluster": {"ps": ["127.0.0.1:2222"]},
+              "task": {"type": "ps", "index": 0},
+              "recps": {"token_file": token_file}}
+    file.write_text(json.dumps(config))
+    with programs.Recpsd(env={"TF_CONFIG_FILE": str(file)}) as server:
+        file.write_text("{")
+        write_token(tmp_path / "token", TOKEN[::-1])
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for_log("error reload: the options are refused")
+        server.wait_for_log("access_files: read again: auth=token")
+        with server.connect(token=TOKEN[::-1]) as connection:
+            assert connection.call(wire.PING).status == wire.OK
+        # another path is an option, and takes a restart
+        config["recps"]["token_file"] = write_token(tmp_path / "other")
+        file.write_text(json.dumps(config))
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for_log("warn reload: token_file has changed")
+        with server.connect(token=TOKEN[::-1]) as connection:
+            assert connection.call(wire.PING).status == wire.OK
+        assert server.stop() == 143, server.log()

@@ -18,6 +18,7 @@ import time
 
 import pytest
 
+import exposition
 import programs
 import wire
 from proxy import Proxy
@@ -423,6 +424,54 @@ def test_a_flood_of_handshakes_lets_members_in(pki):
             for sock in strangers:
                 sock.close()
         server.wait_for_log("handshakes_max")
+        assert server.stop() == 143, server.log()
+
+
+# ---- what the operator sees ----
+
+def test_over_tls_the_metrics_count_the_bytes_of_frames(pki):
+    with programs.Recpsd(*pki.flags("member"), admin="127.0.0.1:0") as server:
+        def found(name, **labels):
+            text = server.get("/metrics")[1]
+            return exposition.Metrics(text)(name, **labels)
+
+        with connect(server, pki) as connection:
+            table = connection.table(dim=64)
+            before = [found("recps_received_bytes_total"),
+                      found("recps_sent_bytes_total")]
+            wanted = wire.section(
+                wire.KEYS, struct.pack("<3000Q", *range(3000)),
+                table_id=table, count=3000)
+            data = wire.frame(wire.LOOKUP, [wanted], 1)
+            for _ in range(3):
+                connection.send(data)
+            answers = 0
+            for _ in range(3):
+                raw = connection._exactly(64)
+                body = connection._exactly(wire.HEADER.unpack(raw)[4])
+                answers += len(raw) + len(body)
+            # a reply is counted just after it was sent
+            end = time.monotonic() + 20
+            while found("recps_unsent_bytes") and time.monotonic() < end:
+                time.sleep(0.05)
+            assert found("recps_unsent_bytes") == 0
+            after = [found("recps_received_bytes_total"),
+                     found("recps_sent_bytes_total")]
+            assert after[0] - before[0] == 3 * len(data)
+            assert after[1] - before[1] == answers
+        assert found("recps_connections_refused_total",
+                     reason="tls_failed") == 0
+        refused(ping(server.port), "speaks TLS")
+        with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
+            sock.sendall(b"\0" * 64)
+            while sock.recv(4096):
+                pass
+        assert found("recps_connections_refused_total",
+                     reason="tls_failed") == 2
+        assert found("recps_connections_refused_total", reason="memory") == 0
+        config = json.loads(server.get("/configz")[1])["options"]
+        assert config["tls_key"]["value"] == pki.path("member", "key")
+        assert "PRIVATE KEY" not in json.dumps(config)
         assert server.stop() == 143, server.log()
 
 
