@@ -3,25 +3,73 @@
 
 #include "base/text.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
+
+/* relaxed: a line that is written while they change may go either way */
+static _Atomic uint32_t level_least = RPS_LOG_INFO;
+static _Atomic uint32_t format_chosen = RPS_LOG_TEXT;
+/* stderr is systemd's: lines begin with a priority */
+static atomic_bool to_journal;
 
 /* set before any other thread starts */
-static enum rps_log_level level_least = RPS_LOG_INFO;
-static enum rps_log_format format_chosen = RPS_LOG_TEXT;
 static const char *role_own;
 static uint32_t index_own;
+static const char *job_own;
+static uint64_t incarnation_own;
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
+static const int priorities[] = {7, 6, 4, 3}; /* syslog's */
+
+/* systemd says which file the journal reads; stderr may be another by now. */
+static bool
+is_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    uint64_t device = 0, inode = 0;
+    struct stat own;
+
+    return stream != NULL &&
+           sscanf(stream, "%" SCNu64 ":%" SCNu64, &device, &inode) == 2 &&
+           fstat(STDERR_FILENO, &own) == 0 && own.st_dev == device &&
+           own.st_ino == inode;
+}
+
+void
+rps_log_set(enum rps_log_level level, enum rps_log_format format)
+{
+    atomic_store_explicit(&level_least, (uint32_t)level, memory_order_relaxed);
+    atomic_store_explicit(
+            &format_chosen, (uint32_t)format, memory_order_relaxed);
+}
 
 void
 rps_log_init(enum rps_log_level level, enum rps_log_format format)
 {
-    level_least = level;
-    format_chosen = format;
+    rps_log_set(level, format);
+    atomic_store_explicit(&to_journal, is_journal(), memory_order_relaxed);
+}
+
+enum rps_log_level
+rps_log_least(void)
+{
+    return (enum rps_log_level)atomic_load_explicit(
+            &level_least, memory_order_relaxed);
+}
+
+void
+rps_log_job(const char *job, uint64_t incarnation)
+{
+    job_own = job;
+    incarnation_own = incarnation;
 }
 
 void
@@ -60,6 +108,11 @@ line_json(struct rps_text *line, enum rps_log_level level, const char *event,
         json_object_set_new(object, "role", json_string(role_own));
         json_object_set_new(object, "index", json_integer(index_own));
     }
+    if (object != NULL && job_own != NULL) {
+        snprintf(stamp, sizeof(stamp), "%016" PRIx64, incarnation_own);
+        json_object_set_new(object, "job", json_string(job_own));
+        json_object_set_new(object, "incarnation", json_string(stamp));
+    }
     text = object == NULL ? NULL : json_dumps(object, JSON_COMPACT);
     if (text != NULL) {
         rps_text_add(line, "%s\n", text);
@@ -86,13 +139,17 @@ rps_log(enum rps_log_level level, const char *event, const char *format, ...)
     char words[2048];
     va_list args;
 
-    if (level < level_least) {
+    if (level < rps_log_least()) {
         return;
     }
     va_start(args, format);
     vsnprintf(words, sizeof(words), format, args);
     va_end(args);
-    if (format_chosen == RPS_LOG_JSON) {
+    if (atomic_load_explicit(&to_journal, memory_order_relaxed)) {
+        rps_text_add(&line, "<%d>", priorities[level]);
+    }
+    if (atomic_load_explicit(&format_chosen, memory_order_relaxed) ==
+            RPS_LOG_JSON) {
         line_json(&line, level, event, words);
     } else {
         line_text(&line, level, event, words);

@@ -21,8 +21,19 @@ enum rps_log_format {
     RPS_LOG_JSON
 };
 
-/** Threads: before any other thread starts. */
+/** Also sees whether stderr is systemd's journal ($JOURNAL_STREAM): then each
+ * line begins with its priority, "<6>". Threads: before any other starts. */
 void rps_log_init(enum rps_log_level level, enum rps_log_format format);
+
+/** From here on. Threads: any. */
+void rps_log_set(enum rps_log_level level, enum rps_log_format format);
+
+/** The least level that is written. Threads: any. */
+enum rps_log_level rps_log_least(void);
+
+/** Fields of every JSON line: job and incarnation. job is kept, not copied.
+ * Threads: before any other starts. */
+void rps_log_job(const char *job, uint64_t incarnation);
 
 /** Fields of every line: role and index of this process. role is static. */
 void rps_log_identity(const char *role, uint32_t index);

@@ -73,8 +73,8 @@ server_start(struct bench_target *target, const struct bench_args *args,
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         unsetenv("TF_CONFIG");
         unsetenv("TF_CONFIG_FILE");
-        execlp(path, path, "--bind=127.0.0.1:0", "--log-level=warn", option,
-                (char *)NULL);
+        execlp(path, path, "--bind=127.0.0.1:0", "--admin=off",
+                "--log-level=warn", option, (char *)NULL);
         fprintf(stderr, "recps-bench: cannot run %s: %s\n", path,
                 strerror(errno));
         _exit(127);

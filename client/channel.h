@@ -9,6 +9,7 @@
 #define RPS_CLIENT_CHANNEL_H
 
 #include "base/error.h"
+#include "base/tls.h"
 #include "proto/frame.h"
 
 #include <stdbool.h>
@@ -56,9 +57,13 @@ struct rps_channel {
     struct rps_exchange *waiting; /* sent, not answered; oldest first */
 };
 
-/** Takes a connected, non-blocking socket, also on failure. NULL: NOMEM. */
-struct rps_channel *rps_channel_tcp_create(
-        uint32_t ps, const char *address, int socket_fd);
+/**
+ * Takes a connected, non-blocking socket, also on failure. `tls` (NULL:
+ * plain) is borrowed for the call; the address's host must be named by the
+ * server's certificate. NULL: NOMEM.
+ */
+struct rps_channel *rps_channel_tcp_create(uint32_t ps, const char *address,
+        int socket_fd, struct rps_tls_context *tls);
 
 struct rps_local_options {
     const char *job_id;

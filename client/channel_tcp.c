@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames over a connected TCP socket. Owns the socket, the frames that wait
- * to be written and one receive buffer; knows nothing of requests.
+ * Frames over a connected TCP socket, with or without TLS. Owns the socket, the
+ * frames that wait to be written and one receive buffer; knows nothing of
+ * requests.
  */
 #include "client/channel.h"
 
@@ -32,6 +33,7 @@ struct out_frame {
 struct tcp {
     struct rps_channel base;
     int fd;
+    struct rps_tls *tls; /* NULL: plain */
     struct out_frame *out;
     struct out_frame **out_tail;
     uint8_t head[RPS_HEADER_BYTES]; /* of the frame being received */
@@ -47,11 +49,45 @@ tcp_of(struct rps_channel *channel)
     return (struct tcp *)channel;
 }
 
-static rps_status
-lost(struct rps_error *error, const char *doing, int cause)
+/* A server without TLS takes our handshake for garbage. */
+static const char *
+tls_hint(const struct tcp *tcp)
 {
-    return rps_fail(error, RPS_E_UNREACHABLE, "connection lost %s: %s", doing,
-            strerror(cause));
+    return tcp->tls != NULL && !rps_tls_is_used(tcp->tls)
+                   ? ", before a word over TLS (does it have --tls-cert?)"
+                   : "";
+}
+
+static rps_status
+lost(const struct tcp *tcp, const char *doing, int cause,
+        struct rps_error *error)
+{
+    return rps_fail(error, RPS_E_UNREACHABLE, "connection lost %s: %s%s", doing,
+            strerror(cause), tls_hint(tcp));
+}
+
+/* TLS failed: before the server's first byte it is a refusal, by it or by us,
+ * that no waiting heals. */
+static rps_status
+tls_failed(const struct tcp *tcp, struct rps_error *error)
+{
+    return rps_fail(error,
+            rps_tls_is_used(tcp->tls) ? RPS_E_UNREACHABLE : RPS_E_AUTH, "%s",
+            rps_tls_why(tcp->tls));
+}
+
+static ssize_t
+send_bytes(struct tcp *tcp, const void *bytes, size_t n)
+{
+    return tcp->tls == NULL ? send(tcp->fd, bytes, n, MSG_NOSIGNAL)
+                            : rps_tls_write(tcp->tls, bytes, n);
+}
+
+static ssize_t
+receive_bytes(struct tcp *tcp, void *bytes, size_t n)
+{
+    return tcp->tls == NULL ? recv(tcp->fd, bytes, n, 0)
+                            : rps_tls_read(tcp->tls, bytes, n);
 }
 
 static void
@@ -72,8 +108,8 @@ write_some(struct tcp *tcp, struct rps_error *error)
 {
     while (tcp->out != NULL) {
         struct out_frame *first = tcp->out;
-        ssize_t n = send(tcp->fd, first->bytes + first->written,
-                first->length - first->written, MSG_NOSIGNAL);
+        ssize_t n = send_bytes(tcp, first->bytes + first->written,
+                first->length - first->written);
 
         if (n < 0 && errno == EINTR) {
             continue;
@@ -81,8 +117,11 @@ write_some(struct tcp *tcp, struct rps_error *error)
         if (n < 0 && errno == EAGAIN) {
             return RPS_OK;
         }
+        if (n < 0 && errno == EPROTO && tcp->tls != NULL) {
+            return tls_failed(tcp, error);
+        }
         if (n < 0) {
-            return lost(error, "while sending", errno);
+            return lost(tcp, "while sending", errno, error);
         }
         first->written += (size_t)n;
         if (first->written == first->length) {
@@ -138,6 +177,14 @@ open_frame(struct tcp *tcp, struct rps_error *error)
     return RPS_OK;
 }
 
+/* The end of the stream. */
+static rps_status
+ended(const struct tcp *tcp, struct rps_error *error)
+{
+    return rps_fail(error, RPS_E_UNREACHABLE,
+            "the server closed the connection%s", tls_hint(tcp));
+}
+
 /* Read into header or body; *again_out: the socket had something. */
 static rps_status
 read_some(struct tcp *tcp, bool *again_out, struct rps_error *error)
@@ -146,18 +193,20 @@ read_some(struct tcp *tcp, bool *again_out, struct rps_error *error)
     uint8_t *into = in_head ? tcp->head : tcp->frame;
     size_t end = in_head ? RPS_HEADER_BYTES
                          : RPS_HEADER_BYTES + tcp->header.body_bytes;
-    ssize_t n = recv(tcp->fd, into + tcp->received, end - tcp->received, 0);
+    ssize_t n = receive_bytes(tcp, into + tcp->received, end - tcp->received);
 
     *again_out = n > 0 || (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         return RPS_OK;
     }
+    if (n < 0 && errno == EPROTO && tcp->tls != NULL) {
+        return tls_failed(tcp, error);
+    }
     if (n < 0) {
-        return lost(error, "while receiving", errno);
+        return lost(tcp, "while receiving", errno, error);
     }
     if (n == 0) {
-        return rps_fail(
-                error, RPS_E_UNREACHABLE, "the server closed the connection");
+        return ended(tcp, error);
     }
     tcp->received += (size_t)n;
     if (in_head && tcp->received == RPS_HEADER_BYTES) {
@@ -174,7 +223,10 @@ read_frames(struct tcp *tcp, rps_frame_fn *take, void *context,
     bool again = true;
     int frames = 0;
 
-    while (status == RPS_OK && again && frames < FRAMES_PER_MOVE) {
+    /* what TLS holds back would wake nobody that polls the socket */
+    while (status == RPS_OK && again &&
+            (frames < FRAMES_PER_MOVE ||
+                    (tcp->tls != NULL && rps_tls_has_pending(tcp->tls)))) {
         status = read_some(tcp, &again, error);
         if (status == RPS_OK && tcp->received >= RPS_HEADER_BYTES &&
                 tcp->received == RPS_HEADER_BYTES + tcp->header.body_bytes) {
@@ -212,7 +264,14 @@ tcp_watch(const struct rps_channel *channel, short *events_out)
 {
     const struct tcp *tcp = (const struct tcp *)channel;
 
-    *events_out = (short)(POLLIN | (tcp->out != NULL ? POLLOUT : 0));
+    const struct rps_tls *tls = tcp->tls;
+    bool writes = tcp->out != NULL;
+
+    if (tls != NULL) {
+        writes = (writes && !rps_tls_write_waits_to_read(tls)) ||
+                 rps_tls_read_waits_to_write(tls);
+    }
+    *events_out = (short)(POLLIN | (writes ? POLLOUT : 0));
     return tcp->fd;
 }
 
@@ -233,6 +292,10 @@ tcp_destroy(struct rps_channel *channel, bool forked)
     while (tcp->out != NULL) {
         drop_first(tcp);
     }
+    if (tcp->tls != NULL && tcp->fd >= 0 && !forked) {
+        rps_tls_say_end(tcp->tls);
+    }
+    rps_tls_close(tcp->tls);
     if (tcp->fd >= 0) {
         (void)close(tcp->fd);
     }
@@ -257,8 +320,30 @@ set_option(int fd, int level, int name, int value)
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
+/* The host of "host:port" or "[v6]:port". */
+static bool
+open_tls(struct tcp *tcp, struct rps_tls_context *context)
+{
+    const char *host = tcp->base.address;
+    const char *colon = strrchr(host, ':');
+    size_t length = colon != NULL ? (size_t)(colon - host) : strlen(host);
+    char *name;
+
+    if (length >= 2 && host[0] == '[' && host[length - 1] == ']') {
+        host++;
+        length -= 2;
+    }
+    name = strndup(host, length);
+    if (name != NULL) {
+        tcp->tls = rps_tls_open(context, tcp->fd, name);
+    }
+    free(name);
+    return tcp->tls != NULL;
+}
+
 struct rps_channel *
-rps_channel_tcp_create(uint32_t ps, const char *address, int socket_fd)
+rps_channel_tcp_create(uint32_t ps, const char *address, int socket_fd,
+        struct rps_tls_context *tls)
 {
     struct tcp *tcp = calloc(1, sizeof(*tcp));
 
@@ -271,7 +356,7 @@ rps_channel_tcp_create(uint32_t ps, const char *address, int socket_fd)
     tcp->fd = socket_fd;
     tcp->out_tail = &tcp->out;
     tcp->base.address = strdup(address);
-    if (tcp->base.address == NULL) {
+    if (tcp->base.address == NULL || (tls != NULL && !open_tls(tcp, tls))) {
         tcp_destroy(&tcp->base, false);
         return NULL;
     }

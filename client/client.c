@@ -7,6 +7,7 @@
 #include "client/connect.h"
 #include "client/exchange.h"
 #include "client/watch.h"
+#include "proto/auth.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -178,6 +179,29 @@ place_in_job(rps_client *client)
 }
 
 static rps_status
+take_access(rps_client *client, const rps_client_options *options)
+{
+    const struct rps_tls_files files = {.cert = options->tls_cert,
+            .key = options->tls_key,
+            .ca = options->tls_ca};
+    struct rps_error error = {{0}};
+    rps_status status = RPS_OK;
+
+    if (options->token_file != NULL && options->token_file[0] != '\0') {
+        status = rps_auth_built(&error);
+        if (status == RPS_OK) {
+            status = rps_secret_read(
+                    &client->token, options->token_file, &error);
+        }
+    }
+    if (status == RPS_OK && rps_tls_is_asked(&files)) {
+        status = rps_tls_context_create(
+                &client->tls, RPS_TLS_CLIENT, &files, &error);
+    }
+    return status == RPS_OK ? RPS_OK : rps_client_fail_with(status, &error);
+}
+
+static rps_status
 check_options(const rps_client_options *options)
 {
     if (options == NULL || options->struct_bytes != sizeof(*options)) {
@@ -212,6 +236,9 @@ rps_client_open(rps_client **client_out, const rps_client_options *options)
     }
     if (status == RPS_OK) {
         status = place_in_job(client);
+    }
+    if (status == RPS_OK && !client->embedded) {
+        status = take_access(client, options);
     }
     if (status == RPS_OK) {
         status = client->embedded ? rps_connect_local(client)
@@ -260,6 +287,8 @@ rps_client_close(rps_client *client)
         free(table);
     }
     rps_watch_destroy(client->watch);
+    rps_secret_finish(&client->token);
+    rps_tls_context_destroy(client->tls);
     rps_cluster_finish(&client->cluster);
     free(client->polls);
     free(client->job_id);

@@ -45,8 +45,7 @@ struct dial {
     struct addrinfo *addresses;  /* of this attempt */
     struct addrinfo *next;       /* address to try next */
     struct rps_channel *channel; /* DIAL_HELLO */
-    uint64_t hello_id;
-    bool greeted;
+    struct rps_hello hello;
     rps_status fatal; /* waiting would not help; cause says why */
     struct rps_error cause;
     uint64_t draw; /* of the jitter */
@@ -82,6 +81,23 @@ dial_again(struct dial *dial, uint64_t now)
         dial->backoff_ms = BACKOFF_MS_MAX;
     }
     dial->state = DIAL_WAIT;
+}
+
+/* The channel failed on its way to a greeting. */
+static void
+dial_failed(struct dial *dial, rps_status status, uint64_t now)
+{
+    if (status == RPS_E_AUTH) { /* a certificate was refused */
+        dial->fatal = status;
+        return;
+    }
+    if (status == RPS_E_CORRUPT) {
+        struct rps_error words = dial->cause;
+
+        (void)rps_fail(
+                &dial->cause, status, "not a recpsd? %.900s", words.text);
+    }
+    dial_again(dial, now);
 }
 
 /* "host:port" or "[v6]:port". */
@@ -143,6 +159,7 @@ static void
 greet(struct dial *dial, uint64_t now)
 {
     int fd = dial->fd;
+    rps_status status;
 
     dial->fd = -1;
     if (is_own_end(fd)) {
@@ -152,14 +169,16 @@ greet(struct dial *dial, uint64_t now)
         dial_again(dial, now);
         return;
     }
-    dial->channel = rps_channel_tcp_create(dial->ps, dial->address, fd);
+    dial->channel = rps_channel_tcp_create(
+            dial->ps, dial->address, fd, dial->client->tls);
     if (dial->channel == NULL) {
         dial->fatal = rps_fail(&dial->cause, RPS_E_NOMEM, "out of memory");
         return;
     }
-    if (rps_hello_send(dial->client, dial->channel, &dial->hello_id,
-                &dial->cause) != RPS_OK) {
-        dial_again(dial, now);
+    status = rps_hello_begin(
+            &dial->hello, dial->client, dial->channel, &dial->cause);
+    if (status != RPS_OK) {
+        dial_failed(dial, status, now);
         return;
     }
     (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE,
@@ -226,13 +245,11 @@ take_hello(void *context, struct rps_channel *channel,
         size_t frame_bytes, struct rps_error *error)
 {
     struct dial *dial = context;
-    rps_status status = rps_hello_take(dial->client, channel, dial->hello_id,
+    rps_status status = rps_hello_take(&dial->hello, dial->client, channel,
             header, frame, frame_bytes, error);
 
-    if (status == RPS_OK) {
-        dial->greeted = true;
-    } else if (status != RPS_E_RETRY_LATER && status != RPS_E_CORRUPT &&
-               status != RPS_E_UNREACHABLE) {
+    if (status != RPS_OK && status != RPS_E_RETRY_LATER &&
+            status != RPS_E_CORRUPT && status != RPS_E_UNREACHABLE) {
         dial->fatal = status;
     }
     return status;
@@ -247,7 +264,7 @@ move_hello(struct dial *dial, uint64_t now)
     if (dial->fatal != RPS_OK) {
         return;
     }
-    if (dial->greeted) {
+    if (dial->hello.greeted) {
         dial->client->channels[dial->ps] = dial->channel;
         dial->channel = NULL;
         dial_clear(dial);
@@ -255,13 +272,7 @@ move_hello(struct dial *dial, uint64_t now)
         return;
     }
     if (status != RPS_OK) {
-        if (status == RPS_E_CORRUPT) {
-            struct rps_error words = dial->cause;
-
-            (void)rps_fail(
-                    &dial->cause, status, "not a recpsd? %.900s", words.text);
-        }
-        dial_again(dial, now);
+        dial_failed(dial, status, now);
     }
 }
 
@@ -482,8 +493,7 @@ rps_connect_all(rps_client *client)
 
 struct local_hello {
     rps_client *client;
-    uint64_t request_id;
-    bool greeted;
+    struct rps_hello hello;
 };
 
 static rps_status
@@ -492,11 +502,9 @@ take_local(void *context, struct rps_channel *channel,
         size_t frame_bytes, struct rps_error *error)
 {
     struct local_hello *hello = context;
-    rps_status status = rps_hello_take(hello->client, channel,
-            hello->request_id, header, frame, frame_bytes, error);
 
-    hello->greeted = status == RPS_OK;
-    return status;
+    return rps_hello_take(&hello->hello, hello->client, channel, header, frame,
+            frame_bytes, error);
 }
 
 rps_status
@@ -515,9 +523,9 @@ rps_connect_local(rps_client *client)
 
     if (status == RPS_OK) {
         client->channels[0] = channel;
-        status = rps_hello_send(client, channel, &hello.request_id, &error);
+        status = rps_hello_begin(&hello.hello, client, channel, &error);
     }
-    while (status == RPS_OK && !hello.greeted) {
+    while (status == RPS_OK && !hello.hello.greeted) {
         if (!channel->ops->arm(channel)) {
             struct pollfd wait = {0};
 

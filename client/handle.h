@@ -6,6 +6,8 @@
 #ifndef RPS_CLIENT_HANDLE_H
 #define RPS_CLIENT_HANDLE_H
 
+#include "base/secret.h"
+#include "base/tls.h"
 #include "client/channel.h"
 #include "client/error.h"
 #include "proto/route.h"
@@ -34,6 +36,8 @@ struct rps_client {
     bool checkpoint_read_only; /* embedded */
     uint64_t job_seed;
     uint64_t client_id;
+    struct rps_secret token;     /* length 0: none */
+    struct rps_tls_context *tls; /* NULL: plain */
     uint32_t connect_timeout_ms;
     uint32_t request_timeout_ms;
     void (*report)(void *context, const char *line);

@@ -78,36 +78,88 @@ hello_text(const rps_client *client, uint32_t ps)
     return text;
 }
 
-rps_status
-rps_hello_send(rps_client *client, struct rps_channel *channel,
-        uint64_t *request_id_out, struct rps_error *error)
+static struct rps_header
+header_of(struct rps_hello *hello, rps_client *client, uint16_t opcode)
 {
-    struct rps_header header = {
+    hello->request_id = ++client->last_request;
+    hello->opcode = opcode;
+    return (struct rps_header){
             .version = RPS_WIRE_VERSION,
-            .opcode = RPS_OP_HELLO,
-            .request_id = ++client->last_request,
+            .opcode = opcode,
+            .request_id = hello->request_id,
             .route_version = client->route.version,
     };
+}
+
+static rps_status
+send_auth(struct rps_hello *hello, rps_client *client,
+        struct rps_channel *channel, struct rps_error *error)
+{
+    const struct rps_header header = header_of(hello, client, RPS_OP_AUTH);
     struct rps_builder builder;
     uint8_t *frame = NULL;
     size_t bytes = 0;
+    rps_status status = rps_auth_draw(hello->nonces.client, error);
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    rps_builder_begin(&builder, &header, 1);
+    (void)rps_auth_add(&builder, hello->nonces.client);
+    status = rps_builder_end(&builder, &frame, &bytes);
+    rps_builder_finish(&builder);
+    if (status != RPS_OK) {
+        return rps_fail(error, status, "out of memory");
+    }
+    return channel->ops->send(channel, frame, bytes, error);
+}
+
+static rps_status
+send_hello(struct rps_hello *hello, rps_client *client,
+        struct rps_channel *channel, struct rps_error *error)
+{
+    const struct rps_header header = header_of(hello, client, RPS_OP_HELLO);
+    const bool proves = client->token.length > 0;
+    struct rps_builder builder;
+    uint8_t *frame = NULL;
+    size_t bytes = 0;
+    size_t proof = 0;
     char *text = hello_text(client, channel->ps);
     rps_status status;
 
-    *request_id_out = header.request_id;
     if (text == NULL) {
         return rps_fail(error, RPS_E_NOMEM,
                 "out of memory (or a job id that is not UTF-8)");
     }
-    rps_builder_begin(&builder, &header, 1);
+    rps_builder_begin(&builder, &header, 2);
     rps_builder_add_text(&builder, text, strlen(text));
+    if (proves) {
+        proof = rps_auth_add(&builder, NULL);
+    }
     status = rps_builder_end(&builder, &frame, &bytes);
     rps_builder_finish(&builder);
     free(text);
     if (status != RPS_OK) {
         return rps_fail(error, status, "out of memory");
     }
+    if (proves) {
+        status = rps_auth_sign(&client->token, RPS_PROVER_CLIENT,
+                &hello->nonces, frame, bytes, proof, error);
+    }
+    if (status != RPS_OK) {
+        free(frame);
+        return status;
+    }
     return channel->ops->send(channel, frame, bytes, error);
+}
+
+rps_status
+rps_hello_begin(struct rps_hello *hello, rps_client *client,
+        struct rps_channel *channel, struct rps_error *error)
+{
+    *hello = (struct rps_hello){0};
+    return client->token.length > 0 ? send_auth(hello, client, channel, error)
+                                    : send_hello(hello, client, channel, error);
 }
 
 static rps_status
@@ -177,31 +229,39 @@ refusal(const struct rps_message *reply, struct rps_error *error)
     return status;
 }
 
-rps_status
-rps_hello_take(const rps_client *client, struct rps_channel *channel,
-        uint64_t request_id, const struct rps_header *header,
-        const uint8_t *frame, size_t frame_bytes, struct rps_error *error)
+static rps_status
+take_auth(struct rps_hello *hello, rps_client *client,
+        struct rps_channel *channel, const struct rps_message *reply,
+        struct rps_error *error)
 {
-    struct rps_message reply;
+    const uint8_t *nonce = rps_auth_find(reply);
+
+    if (nonce == NULL) {
+        return rps_fail(
+                error, RPS_E_CORRUPT, "its answer to AUTH has no nonce");
+    }
+    memcpy(hello->nonces.server, nonce, RPS_NONCE_BYTES);
+    return send_hello(hello, client, channel, error);
+}
+
+static rps_status
+take_hello(struct rps_hello *hello, const rps_client *client,
+        struct rps_channel *channel, const struct rps_message *reply,
+        struct rps_error *error)
+{
     json_error_t where;
     json_t *object;
     char *text;
     rps_status status;
 
-    if ((header->flags & RPS_FLAG_REPLY) == 0 ||
-            header->opcode != RPS_OP_HELLO ||
-            header->request_id != request_id || header->status > 0) {
-        return rps_fail(error, RPS_E_CORRUPT, "answers HELLO with %s",
-                rps_opcode_str(header->opcode));
+    if (client->token.length > 0 &&
+            rps_auth_verify(&client->token, RPS_PROVER_SERVER, &hello->nonces,
+                    reply, error) != RPS_OK) {
+        return rps_fail(error, RPS_E_AUTH,
+                "the server does not prove that it has our token: it is not "
+                "ours, or somebody between us changed its answer");
     }
-    status = rps_message_open(&reply, header, frame, frame_bytes, error);
-    if (status != RPS_OK) {
-        return status;
-    }
-    if (header->status < 0) {
-        return refusal(&reply, error);
-    }
-    text = rps_message_text(&reply);
+    text = rps_message_text(reply);
     object = text != NULL ? json_loads(text, 0, &where) : NULL;
     free(text);
     if (!json_is_object(object)) {
@@ -211,5 +271,32 @@ rps_hello_take(const rps_client *client, struct rps_channel *channel,
         status = read_answer(client, channel, object, error);
     }
     json_decref(object);
+    hello->greeted = status == RPS_OK;
     return status;
+}
+
+rps_status
+rps_hello_take(struct rps_hello *hello, rps_client *client,
+        struct rps_channel *channel, const struct rps_header *header,
+        const uint8_t *frame, size_t frame_bytes, struct rps_error *error)
+{
+    struct rps_message reply;
+    rps_status status;
+
+    if ((header->flags & RPS_FLAG_REPLY) == 0 ||
+            header->opcode != hello->opcode ||
+            header->request_id != hello->request_id || header->status > 0) {
+        return rps_fail(error, RPS_E_CORRUPT, "answers %s with %s",
+                rps_opcode_str(hello->opcode), rps_opcode_str(header->opcode));
+    }
+    status = rps_message_open(&reply, header, frame, frame_bytes, error);
+    if (status != RPS_OK) {
+        return status;
+    }
+    if (header->status < 0) {
+        return refusal(&reply, error);
+    }
+    return header->opcode == RPS_OP_AUTH
+                   ? take_auth(hello, client, channel, &reply, error)
+                   : take_hello(hello, client, channel, &reply, error);
 }

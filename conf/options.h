@@ -13,6 +13,7 @@
 
 #include <recps/cluster.h>
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,15 +41,24 @@
   X(RPS_SCOPE_JOB, connect_timeout, SECONDS, "300", "s", "0..86400", "how long to wait for unreachable servers") \
   X(RPS_SCOPE_JOB, step_timeout, SECONDS, "60", "s", "0.1..86400", "how long a step waits for a replica that is lost or does not end it") \
   X(RPS_SCOPE_JOB, step_bytes_max, BYTES, "256MiB", "bytes", "4KiB..1TiB", "a replica's push of one step to one server") \
+  X(RPS_SCOPE_JOB, token_file, STRING, "", "", "", "file with the job's token: 32 bytes at least, for the owner alone to read") \
+  X(RPS_SCOPE_JOB, tls_cert, STRING, "", "", "", "PEM file with the own certificate; a server with one speaks TLS only") \
+  X(RPS_SCOPE_JOB, tls_key, STRING, "", "", "", "PEM file with its key, for the owner alone to read") \
+  X(RPS_SCOPE_JOB, tls_ca, STRING, "", "", "", "PEM file with the CA of the peers' certificates; a client with one speaks TLS only, a server wants certificates") \
   X(RPS_SCOPE_JOB, log_level, CHOICE, "info", "", "debug|info|warn|error", "least severe line that is logged") \
   X(RPS_SCOPE_JOB, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
   X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \
   X(RPS_SCOPE_SERVER, port_file, STRING, "", "", "", "write the port that was bound to this file (port 0)") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, admin, STRING, "127.0.0.1:9464", "", "", "host:port of probes and metrics (HTTP); off: none") \
+  X(RPS_SCOPE_SERVER, admin_port_file, STRING, "", "", "", "write the admin port that was bound to this file (port 0)") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, live_timeout, SECONDS, "10", "s", "0.5..86400", "/livez fails when an event loop has not turned for so long") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, auth, CHOICE, "", "", "|none", "none: serve any peer also on a non-loopback address") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, loops, U64, "0", "threads", "0..64", "event loops; 0: one a core, at most 8") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, connections_max, U64, "4096", "connections", "1..1000000", "connections served at once") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, handshakes_max, U64, "512", "connections", "1..1000000", "of them, those that have not said HELLO yet; the oldest is closed beyond that") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together, 8MiB at least; 0: no limit") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, numa, CHOICE, "off", "", "off|interleave|bind", "where memory of tables lies: off, as it comes; over all nodes; or on that of the asking thread") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_delay, SECONDS, "2", "s", "0..3600", "how long new connections are still served after SIGTERM; on the loopback 0, if it is not given") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_timeout, SECONDS, "25", "s", "0..86400", "longest time from SIGTERM to exit") \
   X(RPS_SCOPE_TRAIN, model, CHOICE, "dlrm", "", "dlrm|little_demo", "what to train") \
   X(RPS_SCOPE_TRAIN, data, STRING, "", "", "", "criteo:PATH, ml-100k:DIR, libfm:PATH, feasign:PATH or synthetic:k=v,...") \
@@ -142,6 +152,12 @@ int rps_options_read(struct rps_options *options, uint32_t scope,
 
 /** Release; a zeroed one is fine. */
 void rps_options_finish(struct rps_options *options);
+
+/**
+ * {"NAME": {"value": …, "from": "default|recps|variable|flag"}, …} of this
+ * scope; a token, password or secret is not shown. New reference.
+ */
+json_t *rps_options_json(const struct rps_options *options, uint32_t scope);
 
 /** recpsd --check-config: print the resolution (text or JSON); returns 0. */
 int rps_check_config_print(const struct rps_options *options);

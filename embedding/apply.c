@@ -454,6 +454,7 @@ carry_out(struct apply *apply)
     step_shards(apply);
     apply->report->nonfinite = apply->grouping.nonfinite;
     apply->report->nonfinite_key = apply->grouping.nonfinite_key;
+    rps_count(&table->applied, apply->report->applied);
     rps_count(&table->nonfinite, apply->grouping.nonfinite);
     rps_count(&table->unadmitted, apply->report->unadmitted);
     rps_count(&table->dropped, apply->report->dropped);

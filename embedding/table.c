@@ -343,6 +343,7 @@ rps_table_stats_of(struct rps_table *table, struct rps_table_stats *out)
             .lookups = rps_counted(&table->lookups),
             .missing = rps_counted(&table->missing),
             .pushes = rps_counted(&table->pushes),
+            .applied = rps_counted(&table->applied),
             .inserted = rps_counted(&table->inserted),
             .nonfinite = rps_counted(&table->nonfinite),
             .unadmitted = rps_counted(&table->unadmitted),

@@ -30,6 +30,7 @@ struct rps_table_stats {
     uint64_t lookups;     /* keys looked up */
     uint64_t missing;     /* of them absent */
     uint64_t pushes;      /* pushes applied to this table (t of async) */
+    uint64_t applied;     /* optimizer steps of rows, by all of them */
     uint64_t inserted;
     uint64_t nonfinite;       /* contributions to a row that were refused */
     uint64_t unadmitted;      /* keys of pushes that were only counted */

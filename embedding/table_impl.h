@@ -84,6 +84,7 @@ struct rps_table {
     _Atomic uint64_t lookups;
     _Atomic uint64_t missing;
     _Atomic uint64_t pushes;
+    _Atomic uint64_t applied;
     _Atomic uint64_t inserted;
     _Atomic uint64_t nonfinite;
     _Atomic uint64_t unadmitted;

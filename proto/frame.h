@@ -43,7 +43,8 @@ enum rps_opcode {
     RPS_OP_SHM_ATTACH = 19,
     RPS_OP_SHUTDOWN = 20,
     RPS_OP_PING = 21,
-    RPS_OP_LAST = RPS_OP_PING
+    RPS_OP_AUTH = 22,
+    RPS_OP_LAST = RPS_OP_AUTH
 };
 
 #define RPS_FLAG_REPLY     0x01u

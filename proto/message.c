@@ -32,6 +32,7 @@ element_bytes(uint16_t kind, uint16_t value, uint32_t dim)
         return 4 * (uint64_t)dim;
     case RPS_SECTION_DECISION:
     case RPS_SECTION_TEXT:
+    case RPS_SECTION_AUTH:
         return 1;
     default:
         return 0;

@@ -33,7 +33,8 @@ enum rps_section_kind {
     RPS_SECTION_SLOTS = 6,    /* f32 x dim (slot floats of a row) */
     RPS_SECTION_META = 7,     /* u32: last | uses << 24 */
     RPS_SECTION_DECISION = 8, /* bytes: see rps_decision_encode */
-    RPS_SECTION_TEXT = 9      /* bytes: UTF-8 JSON (or words on an error) */
+    RPS_SECTION_TEXT = 9,     /* bytes: UTF-8 JSON (or words on an error) */
+    RPS_SECTION_AUTH = 10     /* bytes: a nonce or a proof (proto/auth.h) */
 };
 
 /** As it lies on the wire; hosts are little-endian (asserted). */

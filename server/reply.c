@@ -24,8 +24,10 @@ rps_reply_header(struct rps_service *service, struct rps_session *session,
     header.flags = RPS_FLAG_REPLY;
     header.request_id = request->request_id;
     header.number = request->number;
-    header.step = atomic_load(&service->step);
-    header.epoch = atomic_load(&service->epoch);
+    if (session == NULL || session->greeted) { /* no news for strangers */
+        header.step = atomic_load(&service->step);
+        header.epoch = atomic_load(&service->epoch);
+    }
     header.route_version = service->route.version;
     header.status = (int32_t)status;
     if (session != NULL && session->rank == 0 &&

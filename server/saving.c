@@ -3,6 +3,8 @@
  * Owns SAVE and RESTORE as requests and as tasks of the writer thread.
  * Leaves files to embedding/checkpoint.
  */
+#include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/spec.h"
 #include "server/job.h"
@@ -58,8 +60,47 @@ check_cut(struct rps_service *service, const struct rps_task *task,
     return status;
 }
 
+/* relaxed, here and below: see rps_saving_record */
+static void
+put(_Atomic uint64_t *field, uint64_t value)
+{
+    atomic_store_explicit(field, value, memory_order_relaxed);
+}
+
+static void
+count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+static void
+set_busy(struct rps_service *service, enum rps_busy busy)
+{
+    put(&service->saving.busy_since_ms, rps_clock_ms());
+    atomic_store_explicit(&service->saving.busy, busy, memory_order_relaxed);
+}
+
+/* Of all files that the part file names. */
+static uint64_t
+bytes_of_part(const json_t *part)
+{
+    json_t *files = json_object_get(json_object_get(part, "part"), "files");
+    uint64_t sum = 0;
+    const char *name;
+    json_t *file;
+
+    json_object_foreach(files, name, file)
+    {
+        uint64_t bytes = 0;
+
+        (void)rps_json_count(json_object_get(file, "bytes"), &bytes);
+        sum += bytes;
+    }
+    return sum;
+}
+
 static rps_status
-run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
+prepare(struct rps_service *service, struct rps_task *task, char **text_out,
         struct rps_error *error)
 {
     const struct rps_checkpoint_id id = checkpoint_id(service, task);
@@ -85,10 +126,38 @@ run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
     pthread_rwlock_unlock(&service->state_lock);
     free(lanes);
     if (status == RPS_OK) {
+        service->saving.prepare_bytes = bytes_of_part(part);
         *text_out = rps_json_text(part);
         status = *text_out != NULL ? RPS_OK : RPS_E_NOMEM;
     }
     return status;
+}
+
+static rps_status
+run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
+        struct rps_error *error)
+{
+    rps_status status;
+
+    service->saving.prepare_ns = rps_clock_ns();
+    set_busy(service, RPS_BUSY_SAVE);
+    status = prepare(service, task, text_out, error);
+    set_busy(service, RPS_BUSY_NOT);
+    if (status != RPS_OK) {
+        count(&service->saving.save_failures);
+    }
+    return status;
+}
+
+static void
+record_saved(struct rps_service *service)
+{
+    struct rps_saving_record *saving = &service->saving;
+
+    put(&saving->save_ns, rps_clock_ns() - saving->prepare_ns);
+    put(&saving->save_bytes, saving->prepare_bytes);
+    put(&saving->saved_unix_s, rps_clock_unix_s());
+    count(&saving->saves);
 }
 
 static void
@@ -141,10 +210,16 @@ run_commit(struct rps_service *service, struct rps_task *task, char **text_out,
     rps_status status = rps_checkpoint_commit(
             &id, task->manifest, strlen(task->manifest), task->keep, error);
 
-    if (status == RPS_OK) {
+    if (status != RPS_OK) {
+        count(&service->saving.save_failures);
+    } else {
         mark_saved(service, task);
+        record_saved(service);
         rps_service_event(service, RPS_LOG_INFO, "checkpoint_saved",
-                "ckpt-%012" PRIu64 " in %s", task->step, id.dir);
+                "ckpt-%012" PRIu64 " in %s: %" PRIu64 " bytes of this PS,"
+                " %.1f s from PREPARE",
+                task->step, id.dir, service->saving.prepare_bytes,
+                (double)(rps_clock_ns() - service->saving.prepare_ns) / 1e9);
     }
     release_held(service, task);
     return status;
@@ -187,22 +262,13 @@ static rps_status
 wish_save(struct rps_request *request)
 {
     struct rps_service *service = request->service;
-    bool chief;
 
     if (service->options.ps_index != 0) {
         return rps_fail(&request->error, RPS_E_INVAL,
                 "SAVE wish: wishes go to PS 0, this is PS %" PRIu32,
                 service->options.ps_index);
     }
-    pthread_mutex_lock(&service->lock);
-    chief = rps_chief_connected_locked(service);
-    if (chief) {
-        atomic_fetch_or(&service->wishes, RPS_WISH_SAVE);
-    }
-    pthread_mutex_unlock(&service->lock);
-    return chief ? RPS_OK
-                 : rps_fail(&request->error, RPS_E_NOT_FOUND,
-                           "no chief is connected that could save");
+    return rps_service_wish_save(service, &request->error);
 }
 
 static rps_status
@@ -295,6 +361,15 @@ owns(void *context, uint64_t hash)
     return rps_route_owner(&service->route, hash) == service->options.ps_index;
 }
 
+static void
+on_progress(void *context, uint64_t rows, uint64_t rows_total)
+{
+    struct rps_service *service = context;
+
+    put(&service->saving.restore_rows_total, rows_total);
+    put(&service->saving.restore_rows, rows);
+}
+
 static rps_status
 load(struct rps_service *service, const struct rps_task *task,
         struct fresh *fresh, struct rps_error *error)
@@ -304,6 +379,7 @@ load(struct rps_service *service, const struct rps_task *task,
             .part = service->options.ps_index,
             .parts = service->options.ps_count,
             .owns = owns,
+            .progress = on_progress,
             .context = service};
     json_t *position;
     rps_status status;
@@ -425,7 +501,7 @@ restore_answer(const struct rps_service *service, const struct rps_task *task)
 }
 
 static rps_status
-run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
+restore(struct rps_service *service, struct rps_task *task, char **text_out,
         struct rps_error *error)
 {
     struct fresh fresh = {0};
@@ -455,6 +531,23 @@ run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
     }
     drop_fresh(&fresh, replica_count);
     return status == RPS_OK && *text_out == NULL ? RPS_E_NOMEM : status;
+}
+
+static rps_status
+run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
+        struct rps_error *error)
+{
+    const uint64_t start = rps_clock_ns();
+    rps_status status;
+
+    on_progress(service, 0, 0);
+    set_busy(service, RPS_BUSY_RESTORE);
+    status = restore(service, task, text_out, error);
+    set_busy(service, RPS_BUSY_NOT);
+    put(&service->saving.restore_ns, rps_clock_ns() - start);
+    count(status == RPS_OK ? &service->saving.restores
+                           : &service->saving.restore_failures);
+    return status;
 }
 
 static rps_status

@@ -64,6 +64,8 @@ static const struct operation operations[RPS_OP_LAST + 1] = {
     [RPS_OP_STAT] = {rps_serve_stat, HOLD_NONE, .any_epoch = true},
     [RPS_OP_SHUTDOWN] = {rps_serve_shutdown, HOLD_NONE, .any_epoch = true},
     [RPS_OP_PING] = {rps_serve_ping, HOLD_NONE, .any_epoch = true},
+    [RPS_OP_AUTH] = {rps_serve_auth, HOLD_NONE,
+        .any_epoch = true, .is_greeting = true},
 };
 /* clang-format on */
 
@@ -81,6 +83,7 @@ copy_options(struct rps_service *service,
     }
     *own = *options;
     own->checkpoint_dir = NULL;
+    own->token = NULL; /* the caller's: service->token */
     own->job_id = strdup(options->job_id != NULL ? options->job_id : "recps");
     if (options->checkpoint_dir != NULL && options->checkpoint_dir[0] != 0) {
         own->checkpoint_dir = strdup(options->checkpoint_dir);
@@ -103,6 +106,7 @@ init_locks(struct rps_service *service)
     pthread_rwlock_init(&service->state_lock, &attributes);
     pthread_rwlock_init(&service->change_lock, &attributes);
     pthread_rwlockattr_destroy(&attributes);
+    pthread_rwlock_init(&service->token_lock, NULL);
     pthread_mutex_init(&service->lock, NULL);
     pthread_cond_init(&service->replied, NULL);
 }
@@ -158,6 +162,9 @@ build(struct rps_service *service, const struct rps_service_options *options,
 {
     rps_status status = copy_options(service, options, error);
 
+    if (status == RPS_OK) {
+        status = rps_service_set_token(service, options->token, error);
+    }
     if (status == RPS_OK && service->options.checkpoint_dir != NULL) {
         status = check_folder(service, error);
     }
@@ -171,7 +178,8 @@ build(struct rps_service *service, const struct rps_service_options *options,
     rps_store_set_budget(service->store, &service->budget);
     place_memory(service);
     rps_route_init(&service->route, options->ps_count);
-    service->incarnation = rps_random_id();
+    service->incarnation =
+            options->incarnation != 0 ? options->incarnation : rps_random_id();
     service->started_ms = rps_clock_ms();
     init_terms(service);
     service->lanes = rps_lanes_create();
@@ -229,6 +237,8 @@ rps_service_destroy(struct rps_service *service)
     free(service->changes);
     pthread_cond_destroy(&service->replied);
     pthread_mutex_destroy(&service->lock);
+    pthread_rwlock_destroy(&service->token_lock);
+    rps_secret_finish(&service->token);
     pthread_rwlock_destroy(&service->change_lock);
     pthread_rwlock_destroy(&service->state_lock);
     free((void *)(uintptr_t)service->options.checkpoint_dir);

@@ -11,6 +11,7 @@
 #define RPS_SERVER_SERVICE_H
 
 #include "base/error.h"
+#include "base/secret.h"
 #include "proto/message.h"
 
 #include <stdbool.h>
@@ -25,6 +26,7 @@ struct rps_service_options {
     uint32_t ps_count; /* 1 when embedded */
     const char *job_id;
     uint64_t job_seed;
+    uint64_t incarnation;       /* of this process; 0: drawn */
     uint64_t fingerprint;       /* of the cluster; a mismatch only warns */
     const char *checkpoint_dir; /* NULL: no SAVE, no RESTORE of a step */
     /** Go on with a folder that can be read but not written, as an
@@ -35,8 +37,9 @@ struct rps_service_options {
     /** Keep the tables up (eviction, compaction) on a thread; else whoever
      * pushes does a slice of it. */
     bool background;
-    uint64_t memory_limit; /* bytes of all tables; 0: none */
-    const char *numa;      /* "off" (or NULL), "interleave", "bind" */
+    uint64_t memory_limit;          /* bytes of all tables; 0: none */
+    const char *numa;               /* "off" (or NULL), "interleave", "bind" */
+    const struct rps_secret *token; /* that peers must have; NULL: none */
     /** One line for the log; may be NULL. Any thread. */
     void (*event)(
             void *context, int level, const char *event, const char *text);
@@ -48,6 +51,13 @@ struct rps_service_options {
 /** Copies *options and its strings. Errors: NOMEM, IO, INVAL. */
 rps_status rps_service_create(struct rps_service **service_out,
         const struct rps_service_options *options, struct rps_error *error);
+
+/**
+ * Ask for this token (a copy) from the next HELLO on; NULL: for none. Who is
+ * connected stays. UNSUPPORTED (no OpenSSL), NOMEM. Threads: any.
+ */
+rps_status rps_service_set_token(struct rps_service *service,
+        const struct rps_secret *token, struct rps_error *error);
 
 /** No session may be open. Waits for a save in progress. */
 void rps_service_destroy(struct rps_service *service);
@@ -90,6 +100,21 @@ void rps_service_expire(struct rps_session *session,
 /** Answer a header that is not a request we know (from header_decode). */
 void rps_service_refuse(const struct rps_header *header, rps_status status,
         const char *why, rps_reply_fn *reply, void *context);
+
+/**
+ * Ask the chief for a checkpoint: it sees the wish on this PS's replies and
+ * saves at the end of a step. Errors: NOT_FOUND (no chief is connected).
+ * Threads: any.
+ */
+rps_status rps_service_wish_save(
+        struct rps_service *service, struct rps_error *error);
+
+/** Is the chief connected; is there anything that no checkpoint holds; how
+ * many were committed, and how long the last one took (NULL: never mind).
+ * Threads: any. */
+bool rps_service_chief_connected(struct rps_service *service);
+bool rps_service_is_unsaved(struct rps_service *service);
+uint64_t rps_service_saves(struct rps_service *service, double *seconds_out);
 
 /** Rows and steps that no complete checkpoint holds, in words for SIGTERM. */
 char *rps_service_unsaved(struct rps_service *service);

@@ -373,7 +373,10 @@ rps_serve_hello(struct rps_request *request)
         return rps_fail(&request->error, RPS_E_INVAL,
                 "HELLO: this connection has said it before");
     }
-    status = rps_request_json(request, &object);
+    status = rps_auth_check_hello(request);
+    if (status == RPS_OK) {
+        status = rps_request_json(request, &object);
+    }
     if (status != RPS_OK) {
         return status;
     }
@@ -400,7 +403,8 @@ rps_serve_hello(struct rps_request *request)
     json_decref(object);
     if (status == RPS_OK) {
         request->text = welcome(service, request->session);
-        status = request->text != NULL ? RPS_OK : RPS_E_NOMEM;
+        status = request->text != NULL ? rps_auth_prove_answer(request)
+                                       : RPS_E_NOMEM;
     }
     return status;
 }

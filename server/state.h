@@ -15,7 +15,9 @@
 #include "base/json.h"
 #include "embedding/budget.h"
 #include "embedding/store.h"
+#include "proto/auth.h"
 #include "proto/route.h"
+#include "server/figures.h"
 #include "server/lane.h"
 #include "server/service.h"
 
@@ -93,6 +95,11 @@ struct rps_session {
     char *peer;                          /* set at open */
     struct rps_session *previous, *next; /* service->sessions; lock */
 
+    /* session's own thread only */
+    struct rps_nonces nonces;
+    bool challenged; /* AUTH was answered: nonces are drawn */
+    bool proven;     /* HELLO brought a proof: its answer brings one, too */
+
     /* written by HELLO under lock; the session's own thread reads freely */
     bool greeted;
     enum rps_peer_role role;
@@ -114,11 +121,33 @@ struct rps_counter {
     _Atomic uint64_t errors;
 };
 
+/** What saves and restores came to. The writer's thread writes, anyone reads:
+ * relaxed, each number is true by itself. */
+struct rps_saving_record {
+    _Atomic uint32_t busy;          /* enum rps_busy */
+    _Atomic uint64_t busy_since_ms; /* rps_clock_ms */
+    uint64_t prepare_ns;            /* start of the last PREPARE; writer only */
+    uint64_t prepare_bytes;         /* of its files; writer only */
+    _Atomic uint64_t saves;
+    _Atomic uint64_t save_failures; /* PREPAREs and COMMITs */
+    _Atomic uint64_t saved_unix_s;  /* of the last COMMIT; 0: none */
+    _Atomic uint64_t save_ns;       /* PREPARE's start to COMMIT's end */
+    _Atomic uint64_t save_bytes;
+    _Atomic uint64_t restores;
+    _Atomic uint64_t restore_failures;
+    _Atomic uint64_t restore_ns;
+    _Atomic uint64_t restore_rows; /* of the one in hand: read so far */
+    _Atomic uint64_t restore_rows_total;
+};
+
 struct rps_service {
     struct rps_service_options options; /* set before start; owns strings */
     struct rps_route route;             /* set before start */
     uint64_t incarnation;               /* set before start */
     uint64_t started_ms;                /* set before start */
+
+    pthread_rwlock_t token_lock; /* of the next line; taken last */
+    struct rps_secret token;     /* length 0: none is asked for */
 
     /* Shared by lookups, pushes, assigns; exclusive for what changes the
      * meaning of a lookup. Prefers writers. */
@@ -142,8 +171,10 @@ struct rps_service {
     _Atomic uint64_t step;   /* c */
     _Atomic uint32_t wishes; /* RPS_WISH_SAVE, _STOP; written under lock */
     struct rps_counter requests[RPS_OP_LAST + 1];
-    _Atomic uint64_t late;    /* pushes that came after their decision */
-    _Atomic uint64_t dropped; /* contributions that no decision counted */
+    struct rps_saving_record saving;
+    _Atomic uint64_t late;          /* pushes that came after their decision */
+    _Atomic uint64_t dropped;       /* contributions that no decision counted */
+    _Atomic uint64_t auth_failures; /* HELLOs without the token's proof */
 
     pthread_mutex_t lock;   /* guards everything below */
     pthread_cond_t replied; /* a session's `replying` fell */
@@ -214,6 +245,14 @@ void rps_parked_drop_locked(
 /** Call the callbacks; no lock held. Empties the list. */
 void rps_answers_send(struct rps_service *service, struct rps_answers *answers);
 
+/* auth.c */
+
+/** OK where no token is asked for, or HELLO brings its proof; else AUTH. */
+rps_status rps_auth_check_hello(struct rps_request *request);
+/** HELLO's answer (request->text) with the server's proof, if it needs one:
+ * request->frame. */
+rps_status rps_auth_prove_answer(struct rps_request *request);
+
 void rps_service_event(struct rps_service *service, int level,
         const char *event, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
@@ -277,9 +316,12 @@ rps_status rps_serve_restore(struct rps_request *request);
 
 /* status.c */
 rps_status rps_serve_stat(struct rps_request *request);
+rps_status rps_serve_auth(struct rps_request *request);
 rps_status rps_serve_ping(struct rps_request *request);
 rps_status rps_serve_shutdown(struct rps_request *request);
 json_t *rps_wishes_json(uint32_t wishes);
+/** Rows have changed that no complete checkpoint holds. */
+bool rps_is_unsaved_locked(const struct rps_service *service);
 
 /** Epochs must be equal: ROLLED_BACK naming both. */
 rps_status rps_epoch_check(struct rps_service *service,

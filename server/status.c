@@ -34,11 +34,16 @@ rps_status
 rps_serve_ping(struct rps_request *request)
 {
     struct rps_service *service = request->service;
+    uint32_t wishes = atomic_load(&service->wishes);
 
+    /* At PS 0 the chief's STEP_END ends a wish; elsewhere that it was told. */
+    if (request->session->rank == 0 && service->options.ps_index != 0) {
+        wishes = atomic_exchange(&service->wishes, 0);
+    }
     request->text = rps_json_text(json_pack("{s:I, s:I, s:o}", "epoch",
             (json_int_t)atomic_load(&service->epoch), "step",
             (json_int_t)atomic_load(&service->step), "wishes",
-            rps_wishes_json(atomic_load(&service->wishes))));
+            rps_wishes_json(wishes)));
     return request->text != NULL ? RPS_OK : RPS_E_NOMEM;
 }
 
@@ -54,6 +59,7 @@ describe_stats(const struct rps_table_stats *stats)
             {"lookups", stats->lookups},
             {"missing", stats->missing},
             {"pushes", stats->pushes},
+            {"applied", stats->applied},
             {"inserted", stats->inserted},
             {"nonfinite", stats->nonfinite},
             {"unadmitted", stats->unadmitted},
@@ -158,8 +164,8 @@ describe_checkpoints(const struct rps_service *service)
             unusable, "checkpoint_epoch", epoch);
 }
 
-static bool
-is_unsaved_locked(const struct rps_service *service)
+bool
+rps_is_unsaved_locked(const struct rps_service *service)
 {
     for (size_t i = 0; i < service->change_count; i++) {
         if (service->changes[i].updates > 0) {
@@ -207,7 +213,7 @@ rps_service_stat(struct rps_service *service, bool with_digests)
     json_decref(checkpoints);
     pthread_mutex_lock(&service->lock);
     json_object_set_new(
-            object, "unsaved", json_boolean(is_unsaved_locked(service)));
+            object, "unsaved", json_boolean(rps_is_unsaved_locked(service)));
     json_object_set_new(object, "connections",
             json_integer((json_int_t)service->session_count));
     if (service->job != NULL) {

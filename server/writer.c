@@ -99,6 +99,12 @@ rps_writer_destroy(struct rps_writer *writer)
     free(writer);
 }
 
+size_t
+rps_writer_waiting_locked(const struct rps_writer *writer)
+{
+    return writer->waiting;
+}
+
 static rps_status
 submit_locked(struct rps_request *request, struct rps_task *copy)
 {

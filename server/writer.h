@@ -40,4 +40,7 @@ void rps_writer_destroy(struct rps_writer *writer);
 rps_status rps_writer_submit(
         struct rps_request *request, const struct rps_task *task);
 
+/** Tasks that wait; the one in hand is not among them. */
+size_t rps_writer_waiting_locked(const struct rps_writer *writer);
+
 #endif /* RPS_SERVER_WRITER_H */

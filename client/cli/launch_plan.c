@@ -112,9 +112,13 @@ recps_object(const struct rps_options *options)
     }
     RPS_OPTIONS(PUT)
 #undef PUT
+    if (!rps_option_given(options, "admin")) { /* one port, many servers */
+        setenv("RECPS_ADMIN", "off", 1);
+    }
     /* where each server listens is ours to say */
     forget_variable("bind");
     forget_variable("port_file");
+    forget_variable("admin_port_file");
     return object;
 }
 

@@ -130,6 +130,10 @@ rps_tool_open(const struct rps_tool_call *call, const char *tool,
                     ? (uint32_t)(options->connect_timeout * 1000.0)
                     : CONNECT_MS_DEFAULT;
     settings.request_timeout_ms = REQUEST_MS;
+    settings.token_file = options->token_file;
+    settings.tls_ca = options->tls_ca;
+    settings.tls_cert = options->tls_cert;
+    settings.tls_key = options->tls_key;
     settings.report = report;
     /* a string constant; report() only reads it */
     settings.report_context = (void *)(uintptr_t)tool;

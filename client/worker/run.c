@@ -230,6 +230,10 @@ rps_run_client_options(struct rps_run *run, rps_client_options *client)
     client->job_seed = options->job_seed;
     client->checkpoint_dir = rps_text_or_null(options->checkpoint_dir);
     client->connect_timeout_ms = (uint32_t)(options->connect_timeout * 1e3);
+    client->token_file = rps_text_or_null(options->token_file);
+    client->tls_ca = rps_text_or_null(options->tls_ca);
+    client->tls_cert = rps_text_or_null(options->tls_cert);
+    client->tls_key = rps_text_or_null(options->tls_key);
     client->report = rps_run_report_line;
     client->report_context = run;
 }

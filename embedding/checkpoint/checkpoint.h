@@ -120,6 +120,8 @@ struct rps_restore {
     uint32_t parts;
     bool (*owns)(void *context, uint64_t hash);
     void *context;
+    /** Rows read so far, those of other PS too, of how many; or NULL. */
+    void (*progress)(void *context, uint64_t rows, uint64_t rows_total);
 };
 rps_status rps_checkpoint_restore(const struct rps_restore *restore,
         struct rps_store *store, json_t **manifest_out,

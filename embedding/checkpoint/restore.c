@@ -22,15 +22,28 @@ struct restore {
     struct rps_ckpt_manifest manifest;
     struct rps_ckpt_part *parts; /* [part_count]; root NULL: not there */
     bool all_parts;
+    uint64_t rows_read; /* of the parts that matter */
+    uint64_t rows_total;
 };
 
 /** Of one table in one part. */
 struct sink {
-    const struct restore *r;
+    struct restore *r;
     struct rps_table *table;
     uint32_t slot_floats;
     uint64_t *rows; /* of the table so far */
 };
+
+static void
+tell_progress(struct restore *r, uint64_t rows)
+{
+    const struct rps_restore *how = r->how;
+
+    r->rows_read += rows;
+    if (how->progress != NULL) {
+        how->progress(how->context, r->rows_read, r->rows_total);
+    }
+}
 
 /* Keep the rows that this PS owns, in place. */
 static size_t
@@ -67,6 +80,7 @@ assign_batch(
     size_t kept = keep_owned(sink, batch);
     rps_status status;
 
+    tell_progress(sink->r, batch->n);
     if (kept == 0) {
         return RPS_OK;
     }
@@ -146,7 +160,7 @@ pushes_of(const struct restore *r, const char *name)
 }
 
 static rps_status
-read_rows(const struct restore *r, struct rps_table *table, uint64_t *rows,
+read_rows(struct restore *r, struct rps_table *table, uint64_t *rows,
         struct rps_error *error)
 {
     const rps_table_spec *spec = rps_table_spec_of(table);
@@ -175,8 +189,24 @@ read_rows(const struct restore *r, struct rps_table *table, uint64_t *rows,
     return status;
 }
 
+/* What is ahead, before the first row is read. */
+static void
+count_rows(struct restore *r)
+{
+    for (uint32_t i = 0; i < r->manifest.part_count; i++) {
+        const struct rps_ckpt_part *part = &r->parts[i];
+
+        for (size_t t = 0; part->root != NULL && part_matters(r, part) &&
+                           t < part->table_count;
+                t++) {
+            r->rows_total += part->tables[t].rows;
+        }
+    }
+    tell_progress(r, 0);
+}
+
 static rps_status
-restore_table(const struct restore *r, const struct rps_ckpt_table *entry,
+restore_table(struct restore *r, const struct rps_ckpt_table *entry,
         struct rps_error *error)
 {
     struct rps_table *table = NULL;
@@ -303,6 +333,9 @@ restore_all(struct restore *r, const char *path, struct rps_error *error)
     }
     if (status == RPS_OK) {
         status = check_slots(r, error);
+    }
+    if (status == RPS_OK) {
+        count_rows(r);
     }
     for (size_t i = 0; i < r->manifest.table_count && status == RPS_OK; i++) {
         status = restore_table(r, &r->manifest.tables[i], error);

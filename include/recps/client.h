@@ -72,6 +72,15 @@ typedef struct rps_client_options {
     /** Called with one line of text while waiting; NULL: silent. */
     void (*report)(void *context, const char *line);
     void *report_context;
+    /** A file with the servers' token, at least 32 bytes that nobody else can
+     * read; NULL: none. Not read in embedded mode. */
+    const char *token_file;
+    /** PEM files of TLS, or NULL: the CA of the servers' certificates (with it
+     * the client speaks TLS only), and the own certificate and key, where the
+     * servers ask for one. Not read in embedded mode. */
+    const char *tls_ca;
+    const char *tls_cert;
+    const char *tls_key;
 } rps_client_options;
 
 /** One table's part of a fused lookup. */

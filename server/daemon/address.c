@@ -47,8 +47,8 @@ rps_address_text(const struct sockaddr *address, socklen_t length,
     return out;
 }
 
-static bool
-is_loopback(const struct sockaddr_storage *address)
+bool
+rps_address_is_loopback(const struct sockaddr_storage *address)
 {
     if (address->ss_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)address;
@@ -127,8 +127,7 @@ add_resolved(
     int rc = getaddrinfo(host, NULL, &hints, &list);
 
     if (rc != 0) {
-        return rps_fail(
-                error, RPS_E_INVAL, "--bind: %s: %s", host, gai_strerror(rc));
+        return rps_fail(error, RPS_E_INVAL, "%s: %s", host, gai_strerror(rc));
     }
     for (struct addrinfo *ai = list; ai != NULL; ai = ai->ai_next) {
         struct rps_listen_address *slot = &plan->addresses[plan->count];
@@ -158,7 +157,8 @@ add_for_entry(struct rps_listen_plan *plan, const char *host)
         return;
     }
     add_numeric(plan, host, false);
-    if (plan->count == 1 && is_loopback(&plan->addresses[0].storage)) {
+    if (plan->count == 1 &&
+            rps_address_is_loopback(&plan->addresses[0].storage)) {
         return;
     }
     plan->count = 0;
@@ -193,7 +193,7 @@ rps_listen_plan_make(struct rps_listen_plan *plan, const char *bind,
     }
     plan->loopback = true;
     for (uint32_t i = 0; i < plan->count; i++) {
-        plan->loopback &= is_loopback(&plan->addresses[i].storage);
+        plan->loopback &= rps_address_is_loopback(&plan->addresses[i].storage);
     }
     return RPS_OK;
 }

@@ -42,6 +42,7 @@ rps_status rps_listen_plan_make(struct rps_listen_plan *plan, const char *bind,
 char *rps_address_text(const struct sockaddr *address, socklen_t length,
         char out[RPS_ADDRESS_TEXT_BYTES]);
 
+bool rps_address_is_loopback(const struct sockaddr_storage *address);
 uint16_t rps_address_port(const struct sockaddr_storage *address);
 void rps_address_set_port(struct sockaddr_storage *address, uint16_t port);
 

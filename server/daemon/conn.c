@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/daemon/conn.h"
 
+#include "server/daemon/access.h"
 #include "server/daemon/conn_impl.h"
 #include "server/daemon/peer_log.h"
 
@@ -19,8 +20,17 @@ rps_conn_lose(struct rps_conn *conn, const char *event, const char *why)
     if (!conn->dead) {
         rps_peer_log(RPS_LOG_WARN, event, "%s: %s; connection closed",
                 conn->peer, why);
+        rps_conn_stats_lost(conn, event);
     }
     conn->dead = true;
+}
+
+void
+rps_conn_refuse(struct rps_conn *conn, const char *event, const char *why)
+{
+    rps_conn_lose(conn, event, why);
+    conn->dead = false;
+    conn->close_when_sent = true;
 }
 
 struct rps_conn *
@@ -47,6 +57,54 @@ rps_conn_break(struct rps_conn *conn)
     atomic_store(&conn->broken, true);
 }
 
+/* Our half is shut: nothing more comes. */
+static void
+say_end(struct rps_conn *conn)
+{
+    if (conn->tls != NULL) {
+        rps_tls_say_end(conn->tls);
+    }
+    shutdown(conn->fd, SHUT_WR);
+}
+
+static void
+add_greeter(struct rps_conn *conn)
+{
+    struct rps_greeters *greeters = rps_loop_greeters(conn->loop);
+
+    conn->greeter = true;
+    conn->older = greeters->newest;
+    if (conn->older != NULL) {
+        conn->older->newer = conn;
+    } else {
+        greeters->oldest = conn;
+    }
+    greeters->newest = conn;
+    greeters->count++;
+}
+
+void
+rps_conn_greeted(struct rps_conn *conn)
+{
+    struct rps_greeters *greeters = rps_loop_greeters(conn->loop);
+
+    if (!conn->greeter) {
+        return;
+    }
+    conn->greeter = false;
+    if (conn->older != NULL) {
+        conn->older->newer = conn->newer;
+    } else {
+        greeters->oldest = conn->newer;
+    }
+    if (conn->newer != NULL) {
+        conn->newer->older = conn->older;
+    } else {
+        greeters->newest = conn->older;
+    }
+    greeters->count--;
+}
+
 void
 rps_conn_destroy(struct rps_conn *conn)
 {
@@ -60,15 +118,18 @@ rps_conn_destroy(struct rps_conn *conn)
     } else {
         *head = conn->next;
     }
+    rps_conn_greeted(conn);
     event_del(&conn->readable);
     event_del(&conn->writable);
     event_del(&conn->timer);
     /* No reply comes after this; what came before lies in the mailbox. */
     rps_session_close(conn->session);
     rps_loop_forget(conn->loop, conn);
-    shutdown(conn->fd, SHUT_WR);
+    say_end(conn);
+    rps_tls_close(conn->tls);
     close(conn->fd);
     atomic_fetch_sub(&rps_loop_shared(conn->loop)->connections, 1);
+    rps_conn_stats_finish(conn);
     rps_conn_free_out(conn);
     free(conn->in);
     free(conn);
@@ -93,6 +154,30 @@ set_timer(struct rps_conn *conn, uint32_t ms)
     event_add(&conn->timer, &wait);
 }
 
+/* A handshake's own bytes did not fit the socket. */
+static bool
+read_waits_to_write(const struct rps_conn *conn)
+{
+    return conn->tls != NULL && rps_conn_may_read(conn) &&
+           rps_tls_read_waits_to_write(conn->tls);
+}
+
+/* What TLS holds back is invisible to the socket's events. */
+static void
+settle_tls(struct rps_conn *conn)
+{
+    if (rps_tls_write_waits_to_read(conn->tls)) {
+        arm(&conn->readable, true);
+        arm(&conn->writable, false);
+    }
+    if (read_waits_to_write(conn)) {
+        arm(&conn->writable, true);
+    }
+    if (rps_conn_may_read(conn) && rps_tls_has_pending(conn->tls)) {
+        event_active(&conn->readable, EV_READ, 1);
+    }
+}
+
 /*
  * The one place where a connection changes state or ends; the last thing
  * that any callback does with it.
@@ -111,7 +196,7 @@ settle(struct rps_conn *conn)
             conn->state != RPS_CONN_LINGERING) {
         /* A close with unread input would reset, and eat our words. */
         conn->state = RPS_CONN_LINGERING;
-        shutdown(conn->fd, SHUT_WR);
+        say_end(conn);
     }
     if (conn->close_when_sent && !evtimer_pending(&conn->timer, NULL)) {
         set_timer(conn, RPS_LINGER_MS);
@@ -119,6 +204,9 @@ settle(struct rps_conn *conn)
     arm(&conn->readable,
             rps_conn_may_read(conn) || conn->state == RPS_CONN_LINGERING);
     arm(&conn->writable, conn->out_first != NULL);
+    if (conn->tls != NULL && conn->state != RPS_CONN_LINGERING) {
+        settle_tls(conn);
+    }
 }
 
 static void
@@ -130,6 +218,21 @@ discard(struct rps_conn *conn)
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
         conn->dead = true;
     }
+}
+
+/* Serve what has come, a while. */
+static void
+take_turn(struct rps_conn *conn)
+{
+    for (uint32_t n = 0; n < RPS_CONN_TURN_FRAMES && rps_conn_may_read(conn);
+            n++) {
+        if (!rps_conn_fill(conn)) {
+            break;
+        }
+        rps_conn_serve(conn);
+    }
+    rps_conn_flush(conn);
+    conn->dead |= conn->ended;
 }
 
 static void
@@ -144,15 +247,7 @@ on_readable(evutil_socket_t fd, short what, void *context)
         settle(conn);
         return;
     }
-    for (uint32_t n = 0; n < RPS_CONN_TURN_FRAMES && rps_conn_may_read(conn);
-            n++) {
-        if (!rps_conn_fill(conn)) {
-            break;
-        }
-        rps_conn_serve(conn);
-    }
-    rps_conn_flush(conn);
-    conn->dead |= conn->ended;
+    take_turn(conn);
     settle(conn);
 }
 
@@ -161,8 +256,10 @@ on_writable(evutil_socket_t fd, short what, void *context)
 {
     struct rps_conn *conn = context;
 
-    (void)fd;
-    (void)what;
+    if (read_waits_to_write(conn)) {
+        on_readable(fd, what, context);
+        return;
+    }
     rps_conn_flush(conn);
     settle(conn);
 }
@@ -215,17 +312,45 @@ link_conn(struct rps_conn *conn)
     *head = conn;
 }
 
+/* The oldest goes, not the newest: who is honest says HELLO at once, and one
+ * who holds many connections open must open them anew all the time. What the
+ * oldest has sent is looked at first: when a whole job connects at once, its
+ * HELLOs wait here behind one another. */
+static void
+limit_greeters(struct rps_loop *loop)
+{
+    struct rps_greeters *greeters = rps_loop_greeters(loop);
+
+    while (greeters->count > rps_loop_shared(loop)->greeters_max) {
+        struct rps_conn *oldest = greeters->oldest;
+
+        take_turn(oldest);
+        if (!oldest->greeter) {
+            settle(oldest);
+            continue;
+        }
+        rps_conn_lose(oldest, "handshakes_max",
+                "too many connections that have not said HELLO, and this was "
+                "the oldest");
+        rps_conn_destroy(oldest);
+    }
+}
+
 bool
 rps_conn_open(struct rps_loop *loop, int fd, const char *peer)
 {
     struct rps_loops_shared *shared = rps_loop_shared(loop);
     struct event_base *base = rps_loop_base(loop);
     struct rps_conn *conn = calloc(1, sizeof(*conn));
+    bool good =
+            conn != NULL && rps_access_open_tls(shared->access, fd, &conn->tls);
 
-    if (conn != NULL) {
+    if (good) {
         conn->session = rps_session_open(shared->service, peer);
+        good = conn->session != NULL;
     }
-    if (conn == NULL || conn->session == NULL) {
+    if (!good) {
+        rps_tls_close(conn != NULL ? conn->tls : NULL);
         free(conn);
         close(fd);
         atomic_fetch_sub(&shared->connections, 1);
@@ -241,7 +366,12 @@ rps_conn_open(struct rps_loop *loop, int fd, const char *peer)
     event_assign(&conn->writable, base, fd, EV_WRITE | EV_PERSIST, on_writable,
             conn);
     evtimer_assign(&conn->timer, base, on_timer, conn);
+    rps_stat_add(&rps_loop_stats(loop)->accepted, 1);
+    rps_stat_add(
+            &rps_loop_stats(loop)->refused[RPS_REFUSED_LIMIT], conn->surplus);
     link_conn(conn);
+    add_greeter(conn);
+    limit_greeters(loop);
     set_timer(conn, RPS_HELLO_WAIT_MS);
     settle(conn);
     return true;

@@ -20,7 +20,8 @@
 
 #define RPS_HELLO_WAIT_MS      5000u
 #define RPS_LINGER_MS          2000u
-#define RPS_HELLO_FRAME_MAX    (64u << 10) /* of any frame before HELLO */
+#define RPS_GREETING_BYTES_MAX (64u << 10) /* HELLO and before it, in all */
+#define RPS_GREETING_FRAMES    8u          /* likewise */
 #define RPS_CONN_OUT_BYTES_MAX (64u << 20) /* unsent replies: stop reading */
 #define RPS_CONN_PENDING_MAX   1024u       /* requests without a reply */
 #define RPS_CONN_TURN_FRAMES   32u         /* then the others get a turn */
@@ -28,6 +29,9 @@
 
 /** Takes fd. false: no memory, fd is closed. */
 bool rps_conn_open(struct rps_loop *loop, int fd, const char *peer);
+
+/** HELLO was answered OK: it is no greeter any more. Twice is fine. */
+void rps_conn_greeted(struct rps_conn *conn);
 
 /** Close now, whatever is in hand. */
 void rps_conn_destroy(struct rps_conn *conn);
@@ -39,7 +43,7 @@ void rps_conn_deliver(
 /** Mark as lost and wake its loop. Threads: any. */
 void rps_conn_break(struct rps_conn *conn);
 
-/** Stop reading (the loop drains). May destroy the connection. */
+/** The loop drains from here on. May destroy the connection. */
 void rps_conn_quiet(struct rps_conn *conn);
 
 /** Close if it was marked by rps_conn_break. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection's state, for its three files: conn_in.c takes bytes apart
+ * A connection's state, for its four files: conn_in.c takes bytes apart
  * into frames and has them served, conn_out.c queues and sends replies,
- * conn.c has its events, its life and its end.
+ * conn_stats.c times them, conn.c has its events, its life and its end.
  */
 #ifndef RPS_SERVER_DAEMON_CONN_IMPL_H
 #define RPS_SERVER_DAEMON_CONN_IMPL_H
 
+#include "base/tls.h"
 #include "server/daemon/conn.h"
 
 #include <event2/event_struct.h>
@@ -27,15 +28,24 @@ struct rps_out {
     size_t length;
 };
 
+/** A request that is answered later: when it began. */
+struct rps_waiting {
+    uint64_t request_id;
+    uint64_t since_ns;
+};
+
 struct rps_conn {
     struct rps_conn *previous; /* the loop's list */
     struct rps_conn *next;
+    struct rps_conn *older; /* the loop's greeters, while `greeter` */
+    struct rps_conn *newer;
     struct rps_loop *loop;
     struct rps_session *session;
     struct event readable;
     struct event writable;
     struct event timer; /* HELLO, then the end of LINGERING */
     int fd;
+    struct rps_tls *tls; /* NULL: plain */
     enum rps_conn_state state;
     atomic_bool broken; /* any thread: a reply was lost, close */
 
@@ -43,9 +53,16 @@ struct rps_conn {
     bool dead;              /* close at the end of the callback */
     bool close_when_sent;   /* then LINGERING */
     bool surplus;           /* above connections_max: refuse, then close */
+    bool greeter;           /* in the loop's queue of greeters */
+    bool looked;            /* TLS: the first byte is known */
+    bool plain;             /* no TLS, where it is spoken: refuse, then close */
     bool handling;          /* inside rps_service_handle for us */
+    bool answered;          /* that request has its reply */
     uint32_t pending;       /* requests without a reply */
     uint32_t waiting_steps; /* of them, STEP_ENDs */
+
+    size_t greeting_bytes;    /* before and with HELLO */
+    uint32_t greeting_frames; /* likewise */
 
     /* the frame that comes in: in[0, in_length) of frame_bytes */
     uint8_t *in; /* 64-byte aligned */
@@ -58,6 +75,10 @@ struct rps_conn {
     char why[RPS_CONN_WHY_BYTES]; /* of a header that is answered with a refusal
                                    */
 
+    struct rps_waiting *waiting; /* [waiting_count], owned */
+    uint32_t waiting_count;
+    uint32_t waiting_capacity;
+
     struct rps_out *out_first;
     struct rps_out *out_last;
     size_t out_offset; /* sent bytes of out_first */
@@ -68,6 +89,9 @@ struct rps_conn {
 
 /** A peer's fault: it loses the connection, and the log says why, once. */
 void rps_conn_lose(struct rps_conn *conn, const char *event, const char *why);
+
+/** The same, but what it was told is sent before it is closed. */
+void rps_conn_refuse(struct rps_conn *conn, const char *event, const char *why);
 
 /* conn_in.c */
 
@@ -92,5 +116,23 @@ void rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes);
 void rps_conn_flush(struct rps_conn *conn);
 
 void rps_conn_free_out(struct rps_conn *conn);
+
+/* conn_stats.c */
+
+/** A request is about to be handled, and was. */
+void rps_conn_stats_begin(struct rps_conn *conn);
+void rps_conn_stats_keys(
+        struct rps_conn *conn, const struct rps_message *message);
+void rps_conn_stats_end(struct rps_conn *conn);
+
+/** A reply came, before conn->pending falls. */
+void rps_conn_stats_reply(struct rps_conn *conn, const uint8_t *frame,
+        uint16_t opcode, int32_t status);
+
+/** The peer loses its connection for this event of the log. */
+void rps_conn_stats_lost(struct rps_conn *conn, const char *event);
+
+/** The connection goes: what it had open goes with it. */
+void rps_conn_stats_finish(struct rps_conn *conn);
 
 #endif /* RPS_SERVER_DAEMON_CONN_IMPL_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "server/daemon/conn_impl.h"
+#include "server/daemon/peer_log.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,15 +9,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define IN_BYTES_START  4096u
-#define FRAME_BYTES_MAX (RPS_HEADER_BYTES + RPS_BODY_BYTES_MAX)
+#define IN_BYTES_START 4096u
 
 bool
 rps_conn_may_read(const struct rps_conn *conn)
 {
     return !conn->dead && !conn->close_when_sent &&
            conn->state != RPS_CONN_LINGERING &&
-           !rps_loop_draining(conn->loop) &&
            conn->out_bytes < RPS_CONN_OUT_BYTES_MAX &&
            conn->pending < RPS_CONN_PENDING_MAX;
 }
@@ -55,13 +54,30 @@ make_room(struct rps_conn *conn, size_t want)
     return true;
 }
 
+/* A stranger gets a few frames and a few bytes to say HELLO in. */
+static bool
+check_greeting(struct rps_conn *conn, struct rps_error *error)
+{
+    conn->greeting_bytes += conn->frame_bytes;
+    if (conn->greeting_bytes > RPS_GREETING_BYTES_MAX) {
+        rps_fail(error, RPS_E_LIMIT,
+                "%zu bytes before HELLO was answered, at most %u are taken",
+                conn->greeting_bytes, RPS_GREETING_BYTES_MAX);
+        return false;
+    }
+    if (++conn->greeting_frames > RPS_GREETING_FRAMES) {
+        rps_fail(error, RPS_E_LIMIT, "%u frames and no HELLO among them",
+                conn->greeting_frames);
+        return false;
+    }
+    return true;
+}
+
 /* The header is here: what may follow it? */
 static void
 accept_header(struct rps_conn *conn)
 {
     struct rps_error error = {.text = ""};
-    size_t limit = conn->state == RPS_CONN_SERVING ? FRAME_BYTES_MAX
-                                                   : RPS_HELLO_FRAME_MAX;
 
     conn->header_status = rps_header_decode(conn->in, &conn->header, &error);
     if (conn->header_status != RPS_OK &&
@@ -71,15 +87,47 @@ accept_header(struct rps_conn *conn)
     }
     memcpy(conn->why, error.text, sizeof(conn->why) - 1); /* its end is 0 */
     conn->frame_bytes = RPS_HEADER_BYTES + (size_t)conn->header.body_bytes;
-    if (conn->frame_bytes > limit) {
-        snprintf(error.text, sizeof(error.text),
-                "a frame of %zu bytes, at most %zu are taken %s",
-                conn->frame_bytes, limit,
-                conn->state == RPS_CONN_SERVING ? "at all" : "before HELLO");
+    if (conn->state != RPS_CONN_SERVING && !check_greeting(conn, &error)) {
         rps_conn_lose(conn, "bad_frame", error.text);
         return;
     }
     conn->header_ns = rps_clock_ns();
+}
+
+/* The first byte tells: a frame begins with 'R', a TLS record never does. Who
+ * speaks plainly is told so, plainly, and gets nothing else: see refusal(). As
+ * recv(2) of that byte, which stays. */
+static ssize_t
+look_for_plain(struct rps_conn *conn)
+{
+    char first = 0;
+    ssize_t n = recv(conn->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    conn->looked = n == 1;
+    if (n == 1 && first == 'R') {
+        rps_tls_close(conn->tls);
+        conn->tls = NULL;
+        conn->plain = true;
+        rps_peer_log(RPS_LOG_WARN, "tls_failed",
+                "%s: it speaks without TLS; refused", conn->peer);
+        rps_conn_stats_lost(conn, "tls_failed");
+    }
+    return n;
+}
+
+/* recv(2), or what TLS has of it. */
+static ssize_t
+receive(struct rps_conn *conn, void *bytes, size_t n)
+{
+    if (conn->tls != NULL && !conn->looked) {
+        ssize_t seen = look_for_plain(conn);
+
+        if (seen <= 0) {
+            return seen;
+        }
+    }
+    return conn->tls == NULL ? recv(conn->fd, bytes, n, MSG_DONTWAIT)
+                             : rps_tls_read(conn->tls, bytes, n);
 }
 
 /* Reads until one frame is whole: true. false: nothing more for now. */
@@ -104,13 +152,18 @@ rps_conn_fill(struct rps_conn *conn)
             return false;
         }
         room = conn->in_capacity - conn->in_length;
-        n = recv(conn->fd, conn->in + conn->in_length,
-                want < room ? want : room, MSG_DONTWAIT);
+        n = receive(
+                conn, conn->in + conn->in_length, want < room ? want : room);
         if (n > 0) {
             conn->in_length += (size_t)n;
+            rps_stat_add(
+                    &rps_loop_stats(conn->loop)->received_bytes, (uint64_t)n);
         } else if (n < 0 && errno == EINTR) {
             continue;
         } else if (n < 0 && errno == EAGAIN) {
+            return false;
+        } else if (n < 0 && errno == EPROTO && conn->tls != NULL) {
+            rps_conn_refuse(conn, "tls_failed", rps_tls_why(conn->tls));
             return false;
         } else {
             conn->ended = true; /* end of stream, or reset */
@@ -127,12 +180,28 @@ refusal(struct rps_conn *conn)
     if (conn->header_status != RPS_OK) {
         return conn->header_status;
     }
+    if (conn->plain) {
+        snprintf(conn->why, sizeof(conn->why),
+                "this server speaks TLS and nothing else: give the client "
+                "--tls-ca");
+        return RPS_E_AUTH;
+    }
     if (conn->surplus) {
         snprintf(conn->why, sizeof(conn->why),
                 "this server serves %u connections at most "
                 "(connections_max); try again later",
                 rps_loop_shared(conn->loop)->connections_max);
         return RPS_E_LIMIT;
+    }
+    if (rps_loop_draining(conn->loop)) {
+        const char *reason =
+                atomic_load(&rps_loop_shared(conn->loop)->stop_reason);
+
+        snprintf(conn->why, sizeof(conn->why),
+                "this server is stopping (%s): nothing was done; try again "
+                "when another serves here",
+                reason != NULL ? reason : "told to");
+        return RPS_E_RETRY_LATER;
     }
     return RPS_OK;
 }
@@ -169,10 +238,11 @@ rps_conn_serve(struct rps_conn *conn)
     conn->pending++;
     conn->waiting_steps += conn->header.opcode == RPS_OP_STEP_END;
     conn->handling = true;
+    rps_conn_stats_begin(conn);
     if (status != RPS_OK) {
         rps_service_refuse(
                 &conn->header, status, conn->why, rps_conn_on_reply, conn);
-        conn->close_when_sent |= conn->surplus;
+        conn->close_when_sent |= conn->surplus || conn->plain;
     } else if ((status = rps_message_open(&message, &conn->header, conn->in,
                         conn->frame_bytes, &error)) != RPS_OK) {
         rps_conn_lose(conn, "bad_frame", error.text);
@@ -185,8 +255,10 @@ rps_conn_serve(struct rps_conn *conn)
         if (conn->header.opcode == RPS_OP_HELLO) {
             event_del(&conn->timer);
         }
+        rps_conn_stats_keys(conn, &message);
         rps_service_handle(conn->session, &message, rps_conn_on_reply, conn);
     }
+    rps_conn_stats_end(conn);
     conn->handling = false;
     next_frame(conn);
 }

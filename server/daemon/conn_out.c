@@ -31,15 +31,20 @@ account(struct rps_conn *conn, const uint8_t *frame)
 
     memcpy(&opcode, frame + 6, sizeof(opcode)); /* proto/frame.h */
     memcpy(&status, frame + 56, sizeof(status));
+    rps_conn_stats_reply(conn, frame, opcode, status);
     assert(conn->pending > 0);
     conn->pending--;
     if (opcode == RPS_OP_STEP_END && conn->waiting_steps > 0) {
         conn->waiting_steps--;
     }
+    if (opcode == RPS_OP_AUTH && status != RPS_OK) {
+        conn->close_when_sent = true;
+    }
     if (opcode == RPS_OP_HELLO && conn->state == RPS_CONN_GREETING) {
         if (status == RPS_OK && !conn->surplus) {
             conn->state = RPS_CONN_SERVING;
             event_del(&conn->timer);
+            rps_conn_greeted(conn);
         } else {
             conn->close_when_sent = true;
         }
@@ -70,6 +75,7 @@ rps_conn_queue(struct rps_conn *conn, uint8_t *frame, size_t frame_bytes)
     }
     conn->out_last = out;
     conn->out_bytes += frame_bytes;
+    rps_stat_add(&rps_loop_stats(conn->loop)->unsent_bytes, frame_bytes);
 }
 
 /* rps_reply_fn; any thread. Only a reply to the request that this thread is
@@ -90,7 +96,11 @@ rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes)
 static void
 sent(struct rps_conn *conn, size_t n)
 {
+    struct rps_loop_stats *stats = rps_loop_stats(conn->loop);
+
     conn->out_bytes -= n;
+    rps_stat_add(&stats->sent_bytes, n);
+    rps_stat_add(&stats->unsent_bytes, 0 - (uint64_t)n);
     while (n > 0) {
         struct rps_out *out = conn->out_first;
         size_t rest = out->length - conn->out_offset;
@@ -107,9 +117,32 @@ sent(struct rps_conn *conn, size_t n)
     }
 }
 
+/* TLS takes a frame at a time. */
+static void
+flush_tls(struct rps_conn *conn)
+{
+    while (!conn->dead && conn->out_first != NULL) {
+        const struct rps_out *out = conn->out_first;
+        ssize_t n = rps_tls_write(conn->tls, out->frame + conn->out_offset,
+                out->length - conn->out_offset);
+
+        if (n > 0) {
+            sent(conn, (size_t)n);
+        } else if (errno == EAGAIN) {
+            return;
+        } else {
+            conn->dead = true; /* the peer is gone: nothing to say */
+        }
+    }
+}
+
 void
 rps_conn_flush(struct rps_conn *conn)
 {
+    if (conn->tls != NULL) {
+        flush_tls(conn);
+        return;
+    }
     while (!conn->dead && conn->out_first != NULL) {
         struct iovec vectors[OUT_IOVECS];
         struct msghdr message = {.msg_iov = vectors};

@@ -3,15 +3,16 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/daemon/listener.h"
-#include "server/daemon/loop.h"
+#include "server/daemon/daemon_impl.h"
+#include "server/daemon/notify.h"
 #include "server/daemon/pages.h"
 #include "server/daemon/peer_log.h"
+#include "server/daemon/process.h"
 #include "server/daemon/signals.h"
-#include "server/service.h"
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -19,28 +20,6 @@
 #include <unistd.h>
 
 #define SPARE_FILES 64u /* beside the connections: files, loops, log */
-
-struct daemon {
-    const struct rps_options *options;
-    struct rps_service *service;
-    struct rps_loops_shared shared;
-    struct rps_loop *loops[RPS_LOOPS_MAX];
-    uint32_t loop_count;
-    struct rps_listener *listener;
-
-    /* main thread's loop */
-    struct event_base *base;
-    struct event *signal_event;
-    struct event *shutdown_event;
-    struct event *drained_event;
-    struct event *deadline;
-    struct event *tick;
-    int signal_fd;
-    int shutdown_fd; /* eventfd: SHUTDOWN was accepted, by any thread */
-    uint32_t loops_drained;
-    bool stopping;
-    int exit_code;
-};
 
 static void
 on_service_event(void *context, int level, const char *event, const char *text)
@@ -52,7 +31,7 @@ on_service_event(void *context, int level, const char *event, const char *text)
 static void
 on_service_shutdown(void *context)
 {
-    struct daemon *daemon = context;
+    struct rps_daemon *daemon = context;
     uint64_t one = 1;
     ssize_t n = write(daemon->shutdown_fd, &one, sizeof(one));
 
@@ -93,14 +72,6 @@ check_address(const struct rps_options *options, struct rps_listen_plan *plan)
                 "found");
         return RPS_EXIT_USAGE;
     }
-    if (!plan->loopback &&
-            (options->auth == NULL || strcmp(options->auth, "none") != 0)) {
-        rps_log(RPS_LOG_ERROR, "open_listen",
-                "refusing to listen beyond the loopback without "
-                "authentication: give --auth=none if every peer that can "
-                "reach this port may read and change the tables");
-        return RPS_EXIT_OPEN;
-    }
     return RPS_EXIT_OK;
 }
 
@@ -133,9 +104,24 @@ raise_file_limit(uint64_t connections_max)
 
 /* ---- start ---- */
 
+static int
+write_port_file(const char *path, uint16_t port)
+{
+    struct rps_error error = {.text = ""};
+
+    if (path == NULL || path[0] == '\0') {
+        return RPS_EXIT_OK;
+    }
+    if (rps_port_file_write(path, port, &error) != RPS_OK) {
+        rps_log(RPS_LOG_ERROR, "port_file", "%s", error.text);
+        return RPS_EXIT_USAGE;
+    }
+    return RPS_EXIT_OK;
+}
+
 /* A port in use is often ours, on its way out: it is tried for a while. */
 static int
-open_listener(struct daemon *daemon, const struct rps_listen_plan *plan)
+open_listener(struct rps_daemon *daemon, const struct rps_listen_plan *plan)
 {
     struct rps_error error = {.text = ""};
     uint64_t give_up = rps_clock_ms() + RPS_BIND_WAIT_MS;
@@ -173,8 +159,60 @@ open_listener(struct daemon *daemon, const struct rps_listen_plan *plan)
     }
 }
 
+/* The kernel kills who exceeds the group's limit; ours refuses keys. */
+static void
+check_memory_limit(const struct rps_daemon *daemon)
+{
+    const uint64_t group = daemon->view.memory_max;
+    const uint64_t own = daemon->options->memory_limit;
+
+    if (group > 0 && (own == 0 || own > group)) {
+        rps_log(RPS_LOG_WARN, "memory_limit",
+                "the control group has %" PRIu64 " bytes and --memory-limit "
+                "is %" PRIu64 "%s: the kernel kills the server where tables "
+                "grow beyond; give --memory-limit, three quarters of it, say",
+                group, own, own == 0 ? " (none)" : "");
+    }
+}
+
+/* "off" is 0. One that nobody asked for gives way to another's. */
 static int
-create_service(struct daemon *daemon)
+start_admin(struct rps_daemon *daemon)
+{
+    const struct rps_options *options = daemon->options;
+    struct rps_error error = {.text = ""};
+    rps_status status;
+
+    daemon->view.options = options;
+    daemon->view.service = daemon->service;
+    daemon->view.shared = &daemon->shared;
+    daemon->view.memory_max =
+            rps_cgroup_memory_max("/proc/self/cgroup", "/sys/fs/cgroup");
+    check_memory_limit(daemon);
+    if (strcmp(options->admin, "off") == 0) {
+        return RPS_EXIT_OK;
+    }
+    status = rps_admin_start(
+            &daemon->admin, options->admin, &daemon->view, &error);
+    if (status == RPS_OK) {
+        return write_port_file(
+                options->admin_port_file, rps_admin_port(daemon->admin));
+    }
+    if (status == RPS_E_RETRY_LATER && !rps_option_given(options, "admin")) {
+        rps_log(RPS_LOG_WARN, "admin_off",
+                "%s; going on without probes and metrics: give --admin "
+                "HOST:PORT, or --admin off",
+                error.text);
+        return RPS_EXIT_OK;
+    }
+    rps_log(RPS_LOG_ERROR, "admin_failed", "--admin: %s", error.text);
+    return status == RPS_E_INVAL         ? RPS_EXIT_USAGE
+           : status == RPS_E_RETRY_LATER ? RPS_EXIT_AGAIN
+                                         : RPS_EXIT_INTERNAL;
+}
+
+static int
+create_service(struct rps_daemon *daemon)
 {
     const struct rps_options *options = daemon->options;
     const struct rps_cluster *cluster = &options->cluster;
@@ -184,6 +222,7 @@ create_service(struct daemon *daemon)
             .ps_count = cluster->ps_count > 0 ? cluster->ps_count : 1,
             .job_id = options->job_id,
             .job_seed = options->job_seed,
+            .incarnation = rps_random_id(),
             /* a standalone server has no list to compare */
             .fingerprint =
                     cluster->role == RPS_ROLE_LOCAL ? 0 : cluster->fingerprint,
@@ -193,11 +232,15 @@ create_service(struct daemon *daemon)
             .background = true,
             .memory_limit = options->memory_limit,
             .numa = options->numa,
+            .token = &daemon->access.token,
             .event = on_service_event,
             .shutdown = on_service_shutdown,
             .context = daemon,
     };
-    rps_status status = rps_service_create(&daemon->service, &settings, &error);
+    rps_status status;
+
+    rps_log_job(options->job_id, settings.incarnation);
+    status = rps_service_create(&daemon->service, &settings, &error);
 
     if (status == RPS_E_IO) {
         rps_log(RPS_LOG_ERROR, "checkpoint_dir", "%s", error.text);
@@ -227,11 +270,13 @@ loops_wanted(uint64_t asked)
 }
 
 static int
-start_loops(struct daemon *daemon)
+start_loops(struct rps_daemon *daemon)
 {
     struct rps_error error = {.text = ""};
     uint32_t wanted = loops_wanted(daemon->options->loops);
 
+    daemon->shared.greeters_max =
+            (uint32_t)(daemon->options->handshakes_max + wanted - 1) / wanted;
     for (uint32_t i = 0; i < wanted; i++) {
         if (rps_loop_start(&daemon->loops[i], i, &daemon->shared, &error) !=
                 RPS_OK) {
@@ -249,7 +294,7 @@ start_loops(struct daemon *daemon)
 }
 
 static void
-say_started(const struct daemon *daemon)
+say_started(const struct rps_daemon *daemon)
 {
     const struct rps_options *options = daemon->options;
     const struct rps_cluster *cluster = &options->cluster;
@@ -264,111 +309,179 @@ say_started(const struct daemon *daemon)
     rps_log(RPS_LOG_INFO, "listening",
             "address=%s role=%s index=%" PRIu32 " n_ps=%" PRIu32
             " chief=%s own_address=%s fingerprint=%016" PRIx64
-            " job_id=%s checkpoint_dir=%s loops=%" PRIu32 " version=%s",
+            " job_id=%s checkpoint_dir=%s loops=%" PRIu32
+            " auth=%s admin=%s version=%s",
             rps_listener_text(daemon->listener), rps_role_str(cluster->role),
             cluster->index, cluster->ps_count, chief,
             cluster->own_address != NULL ? cluster->own_address : "none",
             cluster->fingerprint, options->job_id, dir != NULL ? dir : "none",
-            daemon->loop_count, RPS_VERSION);
+            daemon->loop_count, rps_access_str(&daemon->access),
+            daemon->admin != NULL ? rps_admin_address(daemon->admin) : "off",
+            RPS_VERSION);
 }
 
-/* ---- the end ---- */
+/* ---- signals, and what is looked at every second ---- */
 
-/* Stop accepting, finish what is in hand; the rest follows on_drained. */
 static void
-begin_stop(struct daemon *daemon, int exit_code, const char *reason)
+on_stop_signal(struct rps_daemon *daemon, int signal_number)
 {
-    double seconds = daemon->options->drain_timeout;
-    struct timeval wait = {.tv_sec = (time_t)seconds,
-            .tv_usec =
-                    (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
+    const char *name = signal_number == SIGTERM ? "SIGTERM" : "SIGINT";
 
-    daemon->stopping = true;
-    daemon->exit_code = exit_code;
-    rps_log(RPS_LOG_INFO, "stopping",
-            "%s: finishing the requests in hand, %.1f s at most", reason,
-            seconds);
-    rps_listener_close(daemon->listener);
-    daemon->listener = NULL;
-    for (uint32_t i = 0; i < daemon->loop_count; i++) {
-        rps_loop_drain(daemon->loops[i]);
+    if (daemon->stopping != RPS_STOPPING_NOT) {
+        rps_log(RPS_LOG_WARN, "stopped", "%s again: stopping at once", name);
+        rps_peer_log_rest(true);
+        _exit(RPS_EXIT_SIGNAL + signal_number);
     }
-    evtimer_add(daemon->deadline, &wait);
+    rps_daemon_stop(daemon, RPS_EXIT_SIGNAL + signal_number, name, true);
+}
+
+static void
+on_save_signal(struct rps_daemon *daemon)
+{
+    struct rps_error error = {.text = ""};
+
+    if (rps_daemon_wish_save(daemon, &error) == RPS_OK) {
+        rps_log(RPS_LOG_INFO, "checkpoint_wished",
+                "SIGUSR1: the chief is asked to save at the end of a step");
+    } else {
+        rps_log(RPS_LOG_WARN, "checkpoint_wished",
+                "SIGUSR1: nothing is saved: %s", error.text);
+    }
 }
 
 static void
 on_signal(evutil_socket_t fd, short what, void *context)
 {
-    struct daemon *daemon = context;
+    struct rps_daemon *daemon = context;
     int signal_number;
 
     (void)what;
     while ((signal_number = rps_signals_read(fd)) != 0) {
-        const char *name = signal_number == SIGTERM ? "SIGTERM" : "SIGINT";
-
-        if (daemon->stopping) {
-            rps_log(RPS_LOG_WARN, "stopped", "%s again: stopping at once",
-                    name);
-            rps_peer_log_rest(true);
-            _exit(RPS_EXIT_SIGNAL + signal_number);
+        switch (signal_number) {
+        case SIGHUP:
+            rps_daemon_reload(daemon);
+            break;
+        case SIGQUIT:
+            rps_daemon_dump(daemon);
+            break;
+        case SIGUSR1:
+            on_save_signal(daemon);
+            break;
+        default:
+            on_stop_signal(daemon, signal_number);
         }
-        begin_stop(daemon, RPS_EXIT_SIGNAL + signal_number, name);
     }
 }
 
 static void
 on_shutdown(evutil_socket_t fd, short what, void *context)
 {
-    struct daemon *daemon = context;
+    struct rps_daemon *daemon = context;
     uint64_t count;
     ssize_t n = read(fd, &count, sizeof(count));
 
     (void)n;
     (void)what;
-    if (!daemon->stopping) {
-        begin_stop(daemon, RPS_EXIT_OK, "SHUTDOWN");
+    if (daemon->stopping == RPS_STOPPING_NOT) {
+        rps_daemon_stop(daemon, RPS_EXIT_OK, "SHUTDOWN", false);
+    }
+}
+
+/* Users set their grace periods by it. */
+static void
+say_stop_time(struct rps_daemon *daemon)
+{
+    double seconds = 0;
+    const uint64_t saves = rps_service_saves(daemon->service, &seconds);
+    const double half = daemon->options->drain_timeout / 2.0;
+
+    if (saves == daemon->saves_told) {
+        return;
+    }
+    daemon->saves_told = saves;
+    if (seconds > half) {
+        rps_log(RPS_LOG_WARN, "stop_time",
+                "the last checkpoint took %.1f s, but at SIGTERM only half of "
+                "drain_timeout, %.1f s, is for one: give --drain-timeout %.0f",
+                seconds, half, seconds * 3.0);
+    } else {
+        rps_log(RPS_LOG_INFO, "stop_time",
+                "a stop that saves takes about %.1f s, %.1f s at most", seconds,
+                half * 2.0);
     }
 }
 
 static void
-on_drained(evutil_socket_t fd, short what, void *context)
+watch_loops(struct rps_daemon *daemon)
 {
-    struct daemon *daemon = context;
-    uint64_t count = 0;
-    ssize_t n = read(fd, &count, sizeof(count));
+    struct rps_error why = {.text = ""};
+    const bool live = rps_is_live(&daemon->view, &why);
 
-    (void)what;
-    if (n == (ssize_t)sizeof(count)) {
-        daemon->loops_drained += (uint32_t)count;
+    if (!live && !daemon->stands_told) {
+        rps_log(RPS_LOG_ERROR, "loop_stands", "%s", why.text);
+    } else if (live && daemon->stands_told) {
+        rps_log(RPS_LOG_INFO, "loop_turns", "every loop turns again");
     }
-    if (daemon->loops_drained >= daemon->loop_count) {
-        event_base_loopbreak(daemon->base);
-    }
+    daemon->stands_told = !live;
 }
 
 static void
-on_deadline(evutil_socket_t fd, short what, void *context)
+tell_status(struct rps_daemon *daemon)
 {
-    struct daemon *daemon = context;
+    const enum rps_busy busy = rps_service_busy(daemon->service, NULL);
 
-    (void)fd;
-    (void)what;
-    rps_log(RPS_LOG_WARN, "drain_timeout",
-            "requests in hand are not finished; stopping all the same");
-    event_base_loopbreak(daemon->base);
+    if (busy != daemon->busy_told && daemon->stopping == RPS_STOPPING_NOT) {
+        rps_notify("STATUS=%s %s",
+                busy == RPS_BUSY_SAVE      ? "saving, serving"
+                : busy == RPS_BUSY_RESTORE ? "restoring, serving"
+                                           : "serving",
+                daemon->listening);
+    }
+    daemon->busy_told = busy;
 }
 
 static void
 on_tick(evutil_socket_t fd, short what, void *context)
 {
+    struct rps_daemon *daemon = context;
+
     (void)fd;
     (void)what;
-    (void)context;
     rps_peer_log_rest(false);
+    watch_loops(daemon);
+    tell_status(daemon);
+    say_stop_time(daemon);
+}
+
+/* systemd restarts a service that does not say this in time. */
+static void
+on_watchdog(evutil_socket_t fd, short what, void *context)
+{
+    struct rps_daemon *daemon = context;
+
+    (void)fd;
+    (void)what;
+    if (rps_is_live(&daemon->view, NULL)) {
+        rps_notify("WATCHDOG=1");
+    }
+}
+
+/* Half of the time that systemd waits. */
+static bool
+add_watchdog(struct rps_daemon *daemon)
+{
+    const uint64_t half_us = rps_notify_watchdog_us() / 2;
+    const struct timeval each = {.tv_sec = (time_t)(half_us / 1000000),
+            .tv_usec = (suseconds_t)(half_us % 1000000)};
+
+    daemon->watchdog =
+            event_new(daemon->base, -1, EV_PERSIST, on_watchdog, daemon);
+    return daemon->watchdog != NULL &&
+           (half_us == 0 || event_add(daemon->watchdog, &each) == 0);
 }
 
 static bool
-make_events(struct daemon *daemon)
+make_events(struct rps_daemon *daemon)
 {
     const struct timeval second = {.tv_sec = 1};
 
@@ -384,13 +497,16 @@ make_events(struct daemon *daemon)
     daemon->shutdown_event = event_new(daemon->base, daemon->shutdown_fd,
             EV_READ | EV_PERSIST, on_shutdown, daemon);
     daemon->drained_event = event_new(daemon->base, daemon->shared.drained_fd,
-            EV_READ | EV_PERSIST, on_drained, daemon);
-    daemon->deadline = evtimer_new(daemon->base, on_deadline, daemon);
-    daemon->tick = event_new(daemon->base, -1, EV_PERSIST, on_tick, NULL);
+            EV_READ | EV_PERSIST, rps_daemon_on_drained, daemon);
+    daemon->deadline =
+            evtimer_new(daemon->base, rps_daemon_on_deadline, daemon);
+    daemon->settling = event_new(
+            daemon->base, -1, EV_PERSIST, rps_daemon_on_settling, daemon);
+    daemon->tick = event_new(daemon->base, -1, EV_PERSIST, on_tick, daemon);
     return daemon->signal_event != NULL && daemon->tick != NULL &&
            daemon->shutdown_event != NULL && daemon->drained_event != NULL &&
-           daemon->deadline != NULL &&
-           event_add(daemon->signal_event, NULL) == 0 &&
+           daemon->deadline != NULL && daemon->settling != NULL &&
+           add_watchdog(daemon) && event_add(daemon->signal_event, NULL) == 0 &&
            event_add(daemon->shutdown_event, NULL) == 0 &&
            event_add(daemon->drained_event, NULL) == 0 &&
            event_add(daemon->tick, &second) == 0;
@@ -428,23 +544,27 @@ say_unsaved(struct rps_service *service)
 
 /* Takes down whatever was built. */
 static void
-finish(struct daemon *daemon)
+finish(struct rps_daemon *daemon)
 {
     rps_signals_last_resort();
+    rps_admin_stop(daemon->admin); /* before what it looks at */
     rps_listener_close(daemon->listener);
     for (uint32_t i = 0; i < daemon->loop_count; i++) {
         rps_loop_stop(daemon->loops[i]);
     }
-    if (daemon->stopping) {
+    if (daemon->stopping != RPS_STOPPING_NOT) {
         say_unsaved(daemon->service);
     }
     if (daemon->service != NULL) {
         rps_service_destroy(daemon->service);
     }
+    rps_access_finish(&daemon->access);
     free_event(daemon->signal_event);
     free_event(daemon->shutdown_event);
     free_event(daemon->drained_event);
     free_event(daemon->deadline);
+    free_event(daemon->settling);
+    free_event(daemon->watchdog);
     free_event(daemon->tick);
     if (daemon->base != NULL) {
         event_base_free(daemon->base);
@@ -452,31 +572,27 @@ finish(struct daemon *daemon)
     close_fd(daemon->signal_fd);
     close_fd(daemon->shutdown_fd);
     close_fd(daemon->shared.drained_fd);
+    rps_service_figures_finish(&daemon->figures);
     rps_peer_log_rest(true);
-    if (daemon->stopping) {
+    if (daemon->stopping != RPS_STOPPING_NOT) {
         rps_log(RPS_LOG_INFO, "stopped", "exit code %d", daemon->exit_code);
     }
 }
 
-static int
-write_port_file(const struct daemon *daemon)
+/* The admin thread may look at the loops from here on. */
+static void
+publish(struct rps_daemon *daemon)
 {
-    const char *path = daemon->options->port_file;
-    struct rps_error error = {.text = ""};
-
-    if (path == NULL || path[0] == '\0') {
-        return RPS_EXIT_OK;
-    }
-    if (rps_port_file_write(
-                path, rps_listener_port(daemon->listener), &error) != RPS_OK) {
-        rps_log(RPS_LOG_ERROR, "port_file", "%s", error.text);
-        return RPS_EXIT_USAGE;
-    }
-    return RPS_EXIT_OK;
+    snprintf(daemon->listening, sizeof(daemon->listening), "%s",
+            rps_listener_text(daemon->listener));
+    daemon->view.listening = daemon->listening;
+    daemon->view.loops = daemon->loops;
+    daemon->view.loop_count = daemon->loop_count;
+    rps_view_enter(&daemon->view, RPS_STAGE_SERVING);
 }
 
 static int
-start(struct daemon *daemon, struct rps_listen_plan *plan)
+start(struct rps_daemon *daemon, struct rps_listen_plan *plan)
 {
     int code = create_service(daemon);
 
@@ -485,21 +601,27 @@ start(struct daemon *daemon, struct rps_listen_plan *plan)
         code = RPS_EXIT_INTERNAL;
     }
     if (code == RPS_EXIT_OK) {
+        code = start_admin(daemon);
+    }
+    if (code == RPS_EXIT_OK) {
         code = open_listener(daemon, plan);
     }
     if (code == RPS_EXIT_OK) {
         code = start_loops(daemon);
     }
     if (code == RPS_EXIT_OK) {
-        code = write_port_file(daemon);
+        publish(daemon);
+        code = write_port_file(daemon->options->port_file,
+                rps_listener_port(daemon->listener));
     }
     return code;
 }
 
 int
-rps_daemon_run(const struct rps_options *options)
+rps_daemon_run(const struct rps_options *options, rps_reread_fn *reread)
 {
-    struct daemon daemon = {.options = options,
+    struct rps_daemon daemon = {.options = options,
+            .reread = reread,
             .signal_fd = -1,
             .shutdown_fd = -1,
             .shared = {.drained_fd = -1}};
@@ -510,23 +632,31 @@ rps_daemon_run(const struct rps_options *options)
     if (code == RPS_EXIT_OK) {
         code = check_address(options, &plan);
     }
+    if (code == RPS_EXIT_OK) {
+        code = rps_access_init(&daemon.access, options, &plan);
+    }
     if (code != RPS_EXIT_OK) {
+        rps_access_finish(&daemon.access);
         return code;
     }
     if (rps_signals_init(&daemon.signal_fd, &error) != RPS_OK) {
         rps_log(RPS_LOG_ERROR, "start_failed", "%s", error.text);
+        rps_access_finish(&daemon.access);
         return RPS_EXIT_INTERNAL;
     }
     raise_file_limit(options->connections_max);
     rps_huge_pages_check(RPS_HUGE_PAGES_SETTING);
+    daemon.shared.access = &daemon.access;
     daemon.shared.connections_max =
             options->connections_max < UINT32_MAX - RPS_CONN_SURPLUS_MAX
                     ? (uint32_t)options->connections_max
                     : UINT32_MAX - RPS_CONN_SURPLUS_MAX;
     atomic_init(&daemon.shared.connections, 0);
+    daemon.loopback = plan.loopback;
     code = start(&daemon, &plan);
     if (code == RPS_EXIT_OK) {
         say_started(&daemon);
+        rps_notify("READY=1\nSTATUS=serving %s", daemon.listening);
         event_base_dispatch(daemon.base);
         code = daemon.exit_code;
     }

@@ -14,7 +14,7 @@ enum rps_exit {
     RPS_EXIT_USAGE = 64,
     RPS_EXIT_INTERNAL = 70,
     RPS_EXIT_CHECKPOINT_DIR = 74,
-    RPS_EXIT_OPEN = 77, /* would listen to strangers */
+    RPS_EXIT_OPEN = 77, /* would listen to strangers; no token or key */
     RPS_EXIT_CONFIG = 78,
     RPS_EXIT_AGAIN = 138, /* transient: start me again */
     RPS_EXIT_SIGNAL = 128 /* + the signal's number */
@@ -23,7 +23,10 @@ enum rps_exit {
 #define RPS_LOOPS_MAX      64u
 #define RPS_LOOPS_AUTO_MAX 8u /* of --loops 0 */
 
+/** Read the options anew, as rps_options_read() does; finish them. */
+typedef int rps_reread_fn(struct rps_options *fresh);
+
 /** Serve until told to stop. */
-int rps_daemon_run(const struct rps_options *options);
+int rps_daemon_run(const struct rps_options *options, rps_reread_fn *reread);
 
 #endif /* RPS_SERVER_DAEMON_DAEMON_H */

@@ -253,6 +253,16 @@ rps_listener_start(struct rps_listener *listener, struct event_base *base,
     return RPS_OK;
 }
 
+uint32_t
+rps_listener_release(struct rps_listener *listener, int fds[RPS_LISTEN_MAX])
+{
+    const uint32_t count = listener->count;
+
+    memcpy(fds, listener->fds, count * sizeof(fds[0]));
+    free(listener);
+    return count;
+}
+
 void
 rps_listener_close(struct rps_listener *listener)
 {

@@ -35,6 +35,11 @@ rps_status rps_listener_start(struct rps_listener *listener,
         struct event_base *base, struct rps_loop **loops, uint32_t loop_count,
         struct rps_error *error);
 
+/** Give the sockets away; returns their number and releases the rest. Not
+ * after rps_listener_start(). */
+uint32_t rps_listener_release(
+        struct rps_listener *listener, int fds[RPS_LISTEN_MAX]);
+
 /** Stop accepting and close. NULL is allowed. */
 void rps_listener_close(struct rps_listener *listener);
 

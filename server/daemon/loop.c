@@ -39,6 +39,8 @@ struct rps_loop {
     struct event_base *base; /* loop thread, once it runs */
     struct event *wake;
     struct event *drain_poll;
+    struct event *tick;
+    struct rps_loop_stats *stats;
     pthread_t thread;
     bool started;
     int wake_fd;
@@ -50,6 +52,7 @@ struct rps_loop {
 
     /* loop thread only */
     struct rps_conn *conns;
+    struct rps_greeters greeters;
     struct mail drain_mail; /* so that neither needs memory when it is due */
     struct mail stop_mail;
     bool draining;
@@ -58,6 +61,12 @@ struct rps_loop {
 };
 
 static _Thread_local const struct rps_loop *current_loop;
+
+struct rps_loop_stats *
+rps_loop_stats(const struct rps_loop *loop)
+{
+    return loop->stats;
+}
 
 bool
 rps_loop_is_own(const struct rps_loop *loop)
@@ -87,6 +96,12 @@ struct rps_conn **
 rps_loop_conns(struct rps_loop *loop)
 {
     return &loop->conns;
+}
+
+struct rps_greeters *
+rps_loop_greeters(struct rps_loop *loop)
+{
+    return &loop->greeters;
 }
 
 /* An eventfd that is full is readable: a lost write loses nothing. */
@@ -126,6 +141,9 @@ rps_loop_give(struct rps_loop *loop, int fd, const char *peer)
     }
     if (mail == NULL) {
         atomic_fetch_sub(&shared->connections, 1);
+        /* relaxed: a counter orders nothing */
+        atomic_fetch_add_explicit(
+                &shared->turned_away, 1, memory_order_relaxed);
         rps_peer_log(RPS_LOG_WARN, "connection_dropped",
                 "%s: too many connections", peer);
         close(fd);
@@ -233,6 +251,21 @@ on_drain_poll(evutil_socket_t fd, short what, void *context)
         loop->drained = true;
         ring(loop->shared->drained_fd);
     }
+}
+
+/* How late a turn came is how long the loop was in one callback. */
+static void
+on_tick(evutil_socket_t fd, short what, void *context)
+{
+    struct rps_loop *loop = context;
+    const uint64_t due_ns = rps_stat_get(&loop->stats->tick_ns) +
+                            (uint64_t)RPS_LOOP_TICK_MS * 1000000u;
+    const uint64_t now_ns = rps_clock_ns();
+
+    (void)fd;
+    (void)what;
+    rps_stat_set(&loop->stats->lag_ns, now_ns > due_ns ? now_ns - due_ns : 0);
+    rps_stat_set(&loop->stats->tick_ns, now_ns);
 }
 
 /* Takes one letter; false when the box is empty. */
@@ -347,6 +380,9 @@ rps_loop_stop(struct rps_loop *loop)
     if (loop->drain_poll != NULL) {
         event_free(loop->drain_poll);
     }
+    if (loop->tick != NULL) {
+        event_free(loop->tick);
+    }
     if (loop->base != NULL) {
         event_base_free(loop->base);
     }
@@ -354,23 +390,30 @@ rps_loop_stop(struct rps_loop *loop)
         close(loop->wake_fd);
     }
     pthread_mutex_destroy(&loop->lock);
+    free(loop->stats);
     free(loop);
 }
 
 static bool
 make_events(struct rps_loop *loop)
 {
+    const struct timeval tick = {.tv_usec = RPS_LOOP_TICK_MS * 1000};
+
+    loop->stats = rps_loop_stats_create();
     loop->base = event_base_new();
     loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (loop->base == NULL || loop->wake_fd < 0) {
+    if (loop->base == NULL || loop->stats == NULL || loop->wake_fd < 0) {
         return false;
     }
+    rps_stat_set(&loop->stats->tick_ns, rps_clock_ns());
     loop->wake = event_new(
             loop->base, loop->wake_fd, EV_READ | EV_PERSIST, on_wake, loop);
     loop->drain_poll =
             event_new(loop->base, -1, EV_PERSIST, on_drain_poll, loop);
+    loop->tick = event_new(loop->base, -1, EV_PERSIST, on_tick, loop);
     return loop->wake != NULL && loop->drain_poll != NULL &&
-           event_add(loop->wake, NULL) == 0;
+           loop->tick != NULL && event_add(loop->wake, NULL) == 0 &&
+           event_add(loop->tick, &tick) == 0;
 }
 
 rps_status

@@ -8,6 +8,7 @@
 #define RPS_SERVER_DAEMON_LOOP_H
 
 #include "base/error.h"
+#include "server/daemon/loop_stats.h"
 #include "server/service.h"
 
 #include <event2/event.h>
@@ -15,8 +16,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rps_access;
 struct rps_conn;
 struct rps_loop;
+
+#define RPS_LOOP_TICK_MS 250u /* a loop shows that it turns */
 
 /** Connections above the limit that are still told so, then closed. */
 #define RPS_CONN_SURPLUS_MAX 64u
@@ -24,9 +28,13 @@ struct rps_loop;
 /** What the loops share. Set before they start. */
 struct rps_loops_shared {
     struct rps_service *service;
+    struct rps_access *access;
     uint32_t connections_max;
-    atomic_uint connections; /* open, surplus ones included */
-    int drained_fd;          /* eventfd: each loop adds 1 when drained */
+    uint32_t greeters_max;           /* of one loop: no HELLO yet */
+    atomic_uint connections;         /* open, surplus ones included */
+    _Atomic uint64_t turned_away;    /* closed before a loop had them */
+    const char *_Atomic stop_reason; /* before rps_loop_drain() */
+    int drained_fd; /* eventfd: each loop adds 1 when drained */
 };
 
 /** Start a thread. Errors: NOMEM, IO (no eventfd, no thread). */
@@ -40,7 +48,7 @@ rps_status rps_loop_start(struct rps_loop **loop_out, uint32_t index,
 void rps_loop_give(struct rps_loop *loop, int fd, const char *peer);
 
 /**
- * Finish the requests in hand, read no new ones, then say so on drained_fd.
+ * Finish the requests in hand, refuse new ones, then say so on drained_fd.
  * Requests that wait for other members are not in hand. Threads: any.
  */
 void rps_loop_drain(struct rps_loop *loop);
@@ -67,7 +75,18 @@ struct event_base *rps_loop_base(struct rps_loop *loop);
 struct rps_loops_shared *rps_loop_shared(struct rps_loop *loop);
 bool rps_loop_draining(const struct rps_loop *loop);
 
+/** What it counts. Written by the loop's thread; read by any. */
+struct rps_loop_stats *rps_loop_stats(const struct rps_loop *loop);
+
 /** The list of the loop's connections. Threads: the loop's. */
 struct rps_conn **rps_loop_conns(struct rps_loop *loop);
+
+/** Its connections that have not said HELLO, a queue. Threads: the loop's. */
+struct rps_greeters {
+    struct rps_conn *oldest;
+    struct rps_conn *newest;
+    uint32_t count;
+};
+struct rps_greeters *rps_loop_greeters(struct rps_loop *loop);
 
 #endif /* RPS_SERVER_DAEMON_LOOP_H */

@@ -11,14 +11,25 @@ static const char usage[] =
         "--ps-hosts; without a cluster it is a server of its own on\n"
         "127.0.0.1:2222.\n";
 
+static int argument_count;
+static char **arguments;
+
+static int
+read_options(struct rps_options *options)
+{
+    return rps_options_read(options, RPS_SCOPE_SERVER, "recpsd", usage, false,
+            argument_count, arguments);
+}
+
 int
 main(int argc, char **argv)
 {
     struct rps_options options = {0};
     int code;
 
-    code = rps_options_read(
-            &options, RPS_SCOPE_SERVER, "recpsd", usage, false, argc, argv);
+    argument_count = argc;
+    arguments = argv;
+    code = read_options(&options);
     if (code >= 0) {
         rps_options_finish(&options);
         return code;
@@ -29,7 +40,7 @@ main(int argc, char **argv)
         return code;
     }
     rps_log_identity("ps", options.cluster.index);
-    code = rps_daemon_run(&options);
+    code = rps_daemon_run(&options, read_options);
     rps_options_finish(&options);
     return code;
 }

@@ -23,6 +23,9 @@ rps_signals_init(int *fd_out, struct rps_error *error)
     sigset_t set;
 
     stop_set(&set);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGQUIT);
+    sigaddset(&set, SIGUSR1);
     signal(SIGPIPE, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     *fd_out = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TERM and INT are blocked in every thread and read from a descriptor in the
- * main loop; nothing runs in a handler but the last resort.
+ * TERM, INT, HUP, QUIT and USR1 are blocked in every thread and read from a
+ * descriptor in the main loop; nothing runs in a handler but the last resort.
  */
 #ifndef RPS_SERVER_DAEMON_SIGNALS_H
 #define RPS_SERVER_DAEMON_SIGNALS_H
@@ -10,13 +10,14 @@
 
 #include <stdint.h>
 
-/** Block TERM and INT, ignore PIPE. Before any thread starts. */
+/** Block them all, ignore PIPE. Before any thread starts. */
 rps_status rps_signals_init(int *fd_out, struct rps_error *error);
 
 /** The next signal of the descriptor; 0: none. */
 int rps_signals_read(int fd);
 
-/** Sleep; a signal that comes meanwhile ends it and is returned, else 0. */
+/** Sleep; a TERM or INT that comes meanwhile ends it and is returned, else 0.
+ */
 int rps_signals_sleep(uint32_t ms);
 
 /** From here on TERM and INT end the process at once with 128 + signal. */

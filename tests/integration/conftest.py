@@ -11,6 +11,9 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: runs with --long only")
+    config.addinivalue_line(
+        "markers", "hostile: strange bytes, floods, files that change under "
+        "the server; ./run test runs these under asan, too")
 
 
 def pytest_collection_modifyitems(config, items):

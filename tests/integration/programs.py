@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The built programs, and a recpsd that a test starts and stops."""
+import http.client
 import os
 import pathlib
 import re
@@ -37,24 +38,42 @@ RECPS = BUILD / "client/cli/recps"
 RECPS_TRAIN = BUILD / "client/worker/recps-train"
 
 
+def has_openssl():
+    """Was this recpsd built with tokens and TLS?"""
+    if not RECPSD.is_file():
+        return False
+    run = subprocess.run([str(RECPSD), "--token-file", "/dev/null"],
+                         env=environment(), capture_output=True, text=True,
+                         timeout=30, check=False)
+    return "without OpenSSL" not in run.stderr
+
+
 def environment(**more):
-    """Ours, without what would change what a program does."""
+    """Ours, without what would change what a program does.
+
+    Servers have no admin port unless they are told to: several run at once.
+    """
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("TF_CONFIG", "RECPS_"))}
+    env["RECPS_ADMIN"] = "off"
     env.update(more)
-    return env
+    return {k: v for k, v in env.items() if v is not None}
 
 
 class Recpsd:
     """A server on a port that was free, with its log in a file."""
 
-    def __init__(self, *flags, bind="127.0.0.1:0", env=None):
+    def __init__(self, *flags, bind="127.0.0.1:0", admin=None, env=None):
         self.folder = tempfile.TemporaryDirectory(prefix="recpsd-")
         self.port_file = pathlib.Path(self.folder.name) / "port"
         self.log_path = pathlib.Path(self.folder.name) / "log"
         self.flags = [str(RECPSD), "--port-file", str(self.port_file), *flags]
         if bind is not None:
             self.flags += ["--bind", bind]
+        self.admin_file = pathlib.Path(self.folder.name) / "admin-port"
+        if admin is not None:
+            self.flags += ["--admin", admin, "--admin-port-file",
+                           str(self.admin_file)]
         self.env = environment(**(env or {}))
         self.process = None
         self.port = None
@@ -104,6 +123,17 @@ class Recpsd:
             reply = connection.hello(**hello)
             assert reply.status == wire.OK, reply.text
         return connection
+
+    def get(self, path, method="GET", timeout=20, host="127.0.0.1"):
+        """A page of the admin port: (status, text, headers)."""
+        connection = http.client.HTTPConnection(
+            host, int(self.admin_file.read_text()), timeout=timeout)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), answer.headers
+        finally:
+            connection.close()
 
     def stat(self):
         with self.connect() as connection:

@@ -51,7 +51,8 @@ if chief:
 def launch(*arguments, timeout=60, env=None):
     return subprocess.run(
         [str(programs.RECPS), "launch", *map(str, arguments)],
-        env=programs.environment(**(env or {})), capture_output=True,
+        env=programs.environment(RECPS_ADMIN=None, **(env or {})),
+        capture_output=True,
         text=True, timeout=timeout, check=False)
 
 
@@ -163,6 +164,14 @@ def test_embedded_mode_has_no_cluster():
     assert run.returncode == 0
     assert json.loads(lines_of(run.stdout, "worker:0")[0]) == {
         "recps": {"checkpoint_dir": "/x"}}
+
+
+def test_servers_have_an_admin_port_where_it_is_asked_for():
+    without = launch("--ps", 2, "--", "true")
+    assert without.stderr.count("admin=off") == 2
+    given = launch("--ps", 2, "--admin", "127.0.0.1:0", "--", "true")
+    ports = re.findall(r"admin=127.0.0.1:(\d+)", given.stderr)
+    assert len(set(ports)) == 2, given.stderr
 
 
 def test_programs_beside_it_are_found():
@@ -433,6 +442,8 @@ def test_help_lists_what_launch_takes_and_nothing_else():
     assert flags == {
         "--ps", "--workers", "--chief", "--evaluator", "--help", "--version",
         "--checkpoint-dir", "--job-id", "--job-seed", "--connect-timeout",
-        "--step-timeout", "--step-bytes-max", "--log-level", "--log-format",
-        "--auth", "--loops", "--connections-max", "--memory-limit", "--numa",
+        "--step-timeout", "--step-bytes-max", "--token-file", "--tls-cert",
+        "--tls-key", "--tls-ca", "--log-level", "--log-format", "--admin",
+        "--live-timeout", "--auth", "--loops", "--connections-max",
+        "--handshakes-max", "--memory-limit", "--numa", "--drain-delay",
         "--drain-timeout"}

@@ -257,7 +257,7 @@ def test_texts_that_are_no_requests_are_refused_in_words(recpsd):
 
 def test_unknown_opcodes_and_flags_are_unsupported(recpsd):
     with recpsd.connect() as connection:
-        for opcode, flags in [(18, 0), (19, 0), (22, 0), (999, 0), (65535, 0),
+        for opcode, flags in [(18, 0), (19, 0), (23, 0), (999, 0), (65535, 0),
                               (wire.PING, 1 << 20)]:
             reply = connection.call(opcode, [], flags=flags)
             assert reply.status == wire.UNSUPPORTED, (opcode, flags)
@@ -716,6 +716,16 @@ def test_an_entry_that_is_no_loopback_address_is_refused():
     code, words = run_recpsd(env={"TF_CONFIG": config})
     assert code == 77
     assert "--auth=none" in words
+
+
+@pytest.mark.skipif(programs.has_openssl(), reason="built with OpenSSL")
+@pytest.mark.parametrize("flags, what", [
+    (["--token-file", "/dev/null"], "tokens"),
+    (["--tls-cert", "/dev/null", "--tls-key", "/dev/null"], "TLS")])
+def test_a_build_without_openssl_refuses_what_it_cannot(flags, what):
+    code, words = run_recpsd(*flags)
+    assert code == 77
+    assert "without OpenSSL" in words and f"no {what}" in words
 
 
 def test_a_role_that_is_no_server_is_refused():

@@ -4,6 +4,8 @@
 A second implementation to test the first one with, and a way to send what no
 honest client sends.
 """
+import hashlib
+import hmac
 import json
 import os
 import socket
@@ -17,11 +19,12 @@ BODY_MAX = 16 << 20
 HELLO, GET_TABLE, LOOKUP, PUSH, STEP_END = 1, 2, 4, 6, 7
 ALTER_TABLE, ERASE, EVICT, DROP, HOT_KEYS, SCAN = 3, 10, 13, 14, 16, 17
 APPLY, SAVE, RESTORE, STAT, SHUTDOWN, PING = 8, 11, 12, 15, 20, 21
+AUTH = 22
 REPLY, MORE, BODY_XXH3, READ_ONLY, WISH = 1, 2, 4, 8, 16
-KEYS, COUNTS, OFFSETS, ROWS, META, TEXT = 1, 2, 3, 4, 7, 9
+KEYS, COUNTS, OFFSETS, ROWS, META, TEXT, PROOF = 1, 2, 3, 4, 7, 9, 10
 
 OK, INVAL, LIMIT, MISMATCH, NOT_FOUND = 0, -1, -3, -4, -5
-RETRY_LATER, UNSUPPORTED, UNREACHABLE = -8, -12, -18
+RETRY_LATER, UNSUPPORTED, NO_AUTH, UNREACHABLE = -8, -12, -15, -18
 
 P1, P2, P3, P4, P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 MASK = 0xFFFFFFFF
@@ -97,6 +100,29 @@ def frame(opcode, sections, request_id=1, **fields):
     return header(opcode, len(body), request_id, **fields) + body
 
 
+def proof_of(token, label, nonces, data, offset):
+    """What proto/auth.h says, with Python's hmac."""
+    data = data[:offset] + bytes(32) + data[offset + 32:]
+    return hmac.new(token, label.ljust(16).encode() + nonces + data,
+                    hashlib.sha256).digest()
+
+
+def section_offset(data, kind):
+    """Where the array of a frame's first section of a kind lies."""
+    for i in range(struct.unpack_from("<I", data, 64)[0]):
+        s = SECTION.unpack_from(data, 72 + 48 * i)
+        if s[1] == kind:
+            return s[5]
+    raise ValueError("no such section")
+
+
+def prove(token, nonces, data):
+    """A HELLO with the client's proof where it has zeros."""
+    at = section_offset(data, PROOF)
+    proof = proof_of(token, "recps/1 client", nonces, data, at)
+    return data[:at] + proof + data[at + 32:]
+
+
 class Reply:
     """A reply taken apart."""
 
@@ -107,7 +133,7 @@ class Reply:
         self.number, self.step, self.epoch, self.status = f[6], f[7], f[9], f[11]
         assert self.flags & REPLY
         self.sections = []
-        whole = raw + body
+        whole = self.raw = raw + body
         for i in range(struct.unpack_from("<I", body)[0] if body else 0):
             s = SECTION.unpack_from(body, 8 + 48 * i)
             self.sections.append({
@@ -131,9 +157,11 @@ class Reply:
 class Connection:
     """One TCP connection that speaks frames, or anything else."""
 
-    def __init__(self, port, timeout=20, host="127.0.0.1"):
+    def __init__(self, port, timeout=20, host="127.0.0.1", tls=None):
         self.sock = socket.create_connection((host, port), timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:  # an ssl.SSLContext
+            self.sock = tls.wrap_socket(self.sock, server_hostname=host)
         self.last_id = 0
 
     def __enter__(self):
@@ -183,13 +211,35 @@ class Connection:
             return False
         return True
 
-    def hello(self, ps_count=1, ps_index=0, role="none", **extra):
+    def challenge(self):
+        """AUTH: both nonces, in the order in which they are proven."""
+        mine = os.urandom(32)
+        reply = self.call(AUTH, [section(PROOF, mine)])
+        assert reply.status == OK, reply.text
+        return mine + reply.find(PROOF)
+
+    def greet(self, words, token):
+        """HELLO with a proof; the answer's proof is checked."""
+        nonces = self.challenge()
+        self.last_id += 1
+        self.send(prove(token, nonces, frame(
+            HELLO, [text(words), section(PROOF, bytes(32))], self.last_id)))
+        reply = self.receive()
+        if reply.status == OK:
+            at = section_offset(reply.raw, PROOF)
+            assert reply.find(PROOF) == proof_of(
+                token, "recps/1 server", nonces, reply.raw, at)
+        return reply
+
+    def hello(self, ps_count=1, ps_index=0, role="none", token=None, **extra):
         words = {"versions": [1, 1], "job_id": "recps", "job_seed": "0",
                  "ps_count": ps_count, "ps_index": ps_index,
                  "fingerprint": "0000000000000000", "role": role,
                  "client": os.urandom(8).hex(), "lane": 0,
                  "program": "pytest", "route_version": 1}
         words.update(extra)
+        if token is not None:
+            return self.greet(words, token)
         return self.call(HELLO, [text(words)])
 
     def table(self, name="emb", dim=4, **spec):

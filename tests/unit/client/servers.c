@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,18 +58,73 @@ choose_ports(struct servers *servers)
     }
 }
 
+/* One certificate for all, which signs itself. */
+static void
+make_access(struct servers *servers)
+{
+    static const char token[] = "0123456789abcdef0123456789abcdef";
+    const char *dir = servers->access_dir;
+    char command[512];
+    FILE *file = NULL;
+    mode_t before = umask(077);
+
+    (void)snprintf(servers->access_dir, sizeof(servers->access_dir),
+            "/tmp/recps-access-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(servers->access_dir));
+    (void)snprintf(servers->token, sizeof(servers->token), "%s/token", dir);
+    (void)snprintf(servers->cert, sizeof(servers->cert), "%s/cert", dir);
+    (void)snprintf(servers->key, sizeof(servers->key), "%s/key", dir);
+    file = fopen(servers->token, "we");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs(token, file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+    (void)snprintf(command, sizeof(command),
+            "openssl req -x509 -newkey ec -pkeyopt "
+            "ec_paramgen_curve:prime256v1 -nodes -keyout %s -out %s -days 2 "
+            "-subj /CN=recps -addext subjectAltName=IP:127.0.0.1 2>/dev/null",
+            servers->key, servers->cert);
+    ck_assert_int_eq(system(command), 0); /* NOLINT: names of our own */
+    (void)umask(before);
+}
+
+static void
+add_access(const struct servers *servers, char arguments[4][96])
+{
+    if (servers->access_dir[0] == '\0') {
+        return;
+    }
+    (void)snprintf(arguments[0], 96, "--token-file=%s", servers->token);
+    (void)snprintf(arguments[1], 96, "--tls-cert=%s", servers->cert);
+    (void)snprintf(arguments[2], 96, "--tls-key=%s", servers->key);
+    (void)snprintf(arguments[3], 96, "--tls-ca=%s", servers->cert);
+}
+
+void
+servers_set_access(const struct servers *servers, rps_client_options *options)
+{
+    if (servers->access_dir[0] != '\0') {
+        options->token_file = servers->token;
+        options->tls_cert = servers->cert;
+        options->tls_key = servers->key;
+        options->tls_ca = servers->cert;
+    }
+}
+
 static pid_t
 spawn(const struct servers *servers, uint32_t index)
 {
     char hosts[160];
     char task[32];
     char dir[96];
+    /* "--auth=" is the default: for where nothing is asked */
+    char more[4][96] = {"--auth=", "--auth=", "--auth=", "--auth="};
     pid_t parent = getpid();
     pid_t pid;
 
     (void)snprintf(hosts, sizeof(hosts), "--ps-hosts=%s", servers->ps_hosts);
     (void)snprintf(task, sizeof(task), "--task-index=%u", index);
     (void)snprintf(dir, sizeof(dir), "--checkpoint-dir=%s", servers->dir);
+    add_access(servers, more);
     pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
@@ -80,7 +136,8 @@ spawn(const struct servers *servers, uint32_t index)
         (void)unsetenv("TF_CONFIG_FILE");
         (void)execl(recpsd_path(), "recpsd", hosts, "--job-name=ps", task, dir,
                 "--worker-hosts=127.0.0.1:1,127.0.0.1:2", "--log-level=error",
-                "--step-timeout=20", "--loops=2", (char *)NULL);
+                "--step-timeout=20", "--loops=2", "--admin=off", more[0],
+                more[1], more[2], more[3], (char *)NULL);
         _exit(127);
     }
     return pid;
@@ -107,6 +164,9 @@ servers_start(struct servers *servers, uint32_t count)
     (void)snprintf(
             servers->dir, sizeof(servers->dir), "/tmp/recps-client-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(servers->dir));
+    if (count > 0 && getenv("RECPS_TEST_ACCESS") != NULL) {
+        make_access(servers);
+    }
     choose_ports(servers);
     servers_restart(servers);
     return true;
@@ -154,6 +214,9 @@ servers_stop(struct servers *servers)
 {
     servers_kill(servers);
     (void)nftw(servers->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (servers->access_dir[0] != '\0') {
+        (void)nftw(servers->access_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
 }
 
 static void
@@ -210,6 +273,7 @@ servers_open(const struct servers *servers, const char *role, uint32_t index,
     options.cluster = &cluster;
     options.checkpoint_dir = servers->dir;
     options.connect_timeout_ms = 30000;
+    servers_set_access(servers, &options);
     must(rps_client_open(&client, &options));
     rps_cluster_finish(&cluster);
     return client;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Servers for client tests: none (embedded), or real recpsd processes on
- * loopback ports. They die with the test.
+ * loopback ports. They die with the test. With RECPS_TEST_ACCESS in the
+ * environment they ask for a token and certificates.
  */
 #ifndef RPS_TESTS_UNIT_CLIENT_SERVERS_H
 #define RPS_TESTS_UNIT_CLIENT_SERVERS_H
@@ -17,7 +18,9 @@ struct servers {
     uint32_t count; /* 0: embedded */
     pid_t pids[SERVERS_MAX];
     char ps_hosts[128];
-    char dir[64]; /* of checkpoints; removed at the end */
+    char dir[64];        /* of checkpoints; removed at the end */
+    char access_dir[64]; /* of token and certificate; "": plain servers */
+    char token[80], cert[80], key[80];
 };
 
 /**
@@ -43,6 +46,10 @@ void servers_stop(struct servers *servers);
  * tool. Finish the cluster. */
 rps_cluster servers_cluster(const struct servers *servers, const char *role,
         uint32_t index, uint32_t workers);
+
+/** What the servers ask for; points into *servers. */
+void servers_set_access(
+        const struct servers *servers, rps_client_options *options);
 
 /** Open or fail the test. */
 rps_client *servers_open(const struct servers *servers, const char *role,

@@ -592,6 +592,7 @@ START_TEST(servers_that_are_not_there_are_named)
     servers_kill_one(&servers, 1);
     cluster = servers_cluster(&servers, "worker", 0, 1);
     rps_client_options_init(&options);
+    servers_set_access(&servers, &options);
     options.cluster = &cluster;
     options.connect_timeout_ms = 11000;
     options.report = keep_line;
@@ -618,6 +619,7 @@ START_TEST(server_of_another_job_is_refused_at_once)
     }
     cluster = servers_cluster(&servers, "worker", 0, 1);
     rps_client_options_init(&options);
+    servers_set_access(&servers, &options);
     options.cluster = &cluster;
     options.job_id = "another";
     must_fail(rps_client_open(&client, &options), RPS_E_MISMATCH, "another");

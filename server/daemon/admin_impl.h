@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between the admin port's files: admin.c has the thread, HTTP and the table
+ * of pages; each page is a function that fills an answer.
+ */
+#ifndef RPS_SERVER_DAEMON_ADMIN_IMPL_H
+#define RPS_SERVER_DAEMON_ADMIN_IMPL_H
+
+#include "base/text.h"
+#include "server/daemon/admin.h"
+#include "server/figures.h"
+
+struct rps_admin_request {
+    const struct rps_view *view;
+    struct rps_service_figures *figures; /* of the last look: see its header */
+    bool verbose;                        /* ?verbose */
+};
+
+struct rps_admin_answer {
+    int code;
+    const char *type; /* Content-Type */
+    struct rps_text body;
+};
+
+/** A page. The answer comes as 200, text/plain, empty. Admin thread. */
+typedef void rps_admin_page(const struct rps_admin_request *request,
+        struct rps_admin_answer *answer);
+
+/* admin_probes.c */
+rps_admin_page rps_admin_livez;
+rps_admin_page rps_admin_readyz;
+rps_admin_page rps_admin_startupz;
+
+/* admin_metrics.c */
+rps_admin_page rps_admin_metrics;
+
+/* admin_config.c */
+rps_admin_page rps_admin_configz;
+
+#endif /* RPS_SERVER_DAEMON_ADMIN_IMPL_H */

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /metrics. Labels are bounded: names of tables, opcodes, statuses, loops;
+ * never a key, a user or a peer. The loops' counters are summed here, so that
+ * nobody else has to.
+ */
+#include "base/clock.h"
+#include "server/daemon/admin_impl.h"
+#include "server/daemon/exposition.h"
+#include "server/daemon/process.h"
+#include "server/daemon/version.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LABELS_BYTES 320u /* a table's name, escaped, and one more label */
+
+/* ---- sums over the loops ---- */
+
+#define SUM(view, field) sum_of(view, offsetof(struct rps_loop_stats, field))
+
+static const _Atomic uint64_t *
+counter_at(const struct rps_view *view, uint32_t loop, size_t offset)
+{
+    const char *stats = (const char *)rps_loop_stats(view->loops[loop]);
+
+    return (const _Atomic uint64_t *)(const void *)(stats + offset);
+}
+
+static uint32_t
+loops_of(const struct rps_view *view)
+{
+    return rps_view_stage(view) == RPS_STAGE_STARTING ? 0 : view->loop_count;
+}
+
+static uint64_t
+sum_of(const struct rps_view *view, size_t offset)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < loops_of(view); i++) {
+        sum += rps_stat_get(counter_at(view, i, offset));
+    }
+    return sum;
+}
+
+/* ---- requests ---- */
+
+static const char *
+op_name(uint16_t op)
+{
+    return op == 0 ? "UNKNOWN" : rps_opcode_str(op);
+}
+
+/* RPS_E_LIMIT: LIMIT; RPS_OK: OK. */
+static const char *
+code_name(int code)
+{
+    const char *name = rps_status_str((rps_status)-code);
+
+    return name + (strncmp(name, "RPS_E_", 6) == 0 ? 6 : 4);
+}
+
+static void
+add_replies(struct rps_text *text, const struct rps_view *view)
+{
+    static const char name[] = "recps_requests_total";
+
+    rps_family(text, name, "counter", "Requests answered, by how.");
+    for (uint16_t op = 0; op < RPS_OPS_COUNTED; op++) {
+        for (int code = 0; code < RPS_CODES_COUNTED; code++) {
+            const uint64_t n = SUM(view, replies[op][code]);
+            char labels[LABELS_BYTES];
+
+            if (n > 0) {
+                snprintf(labels, sizeof(labels), "op=\"%s\",code=\"%s\"",
+                        op_name(op), code_name(code));
+                rps_sample(text, name, labels, n);
+            }
+        }
+    }
+}
+
+/* Ends a histogram: the bucket of everything, the sum, the count. */
+static void
+end_histogram(struct rps_text *text, const char *name, const char *op,
+        uint64_t count, double sum)
+{
+    rps_text_add(text, "%s_bucket{op=\"%s\",le=\"+Inf\"} %" PRIu64 "\n", name,
+            op, count);
+    rps_text_add(text, "%s_sum{op=\"%s\"} %.15g\n", name, op, sum);
+    rps_text_add(text, "%s_count{op=\"%s\"} %" PRIu64 "\n", name, op, count);
+}
+
+/* One bucket an octave of the four that are counted. */
+static void
+add_times_of(struct rps_text *text, const struct rps_view *view,
+        const char *name, uint16_t op)
+{
+    uint64_t counts[RPS_TIME_BUCKETS];
+    uint64_t total = 0, below;
+
+    for (uint32_t i = 0; i < RPS_TIME_BUCKETS; i++) {
+        counts[i] = SUM(view, times[op].buckets[i]);
+        total += counts[i];
+    }
+    if (total == 0) {
+        return;
+    }
+    below = counts[0];
+    for (uint32_t octave = 0; octave <= RPS_TIME_OCTAVES; octave++) {
+        rps_text_add(text, "%s_bucket{op=\"%s\",le=\"%.12g\"} %" PRIu64 "\n",
+                name, op_name(op), (double)(UINT64_C(1024) << octave) / 1e9,
+                below);
+        for (uint32_t i = 0; octave < RPS_TIME_OCTAVES && i < 4; i++) {
+            below += counts[1 + 4 * octave + i];
+        }
+    }
+    end_histogram(text, name, op_name(op), total,
+            (double)SUM(view, times[op].ns) / 1e9);
+}
+
+static void
+add_sizes_of(struct rps_text *text, const struct rps_view *view,
+        const char *name, uint16_t op)
+{
+    uint64_t counts[RPS_SIZE_BUCKETS];
+    uint64_t total = 0, below = 0;
+
+    for (uint32_t i = 0; i < RPS_SIZE_BUCKETS; i++) {
+        counts[i] = SUM(view, keys[op].buckets[i]);
+        total += counts[i];
+    }
+    if (total == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i + 1 < RPS_SIZE_BUCKETS; i++) {
+        below += counts[i];
+        rps_text_add(text, "%s_bucket{op=\"%s\",le=\"%u\"} %" PRIu64 "\n", name,
+                op_name(op), 1u << (2 * i), below);
+    }
+    end_histogram(
+            text, name, op_name(op), total, (double)SUM(view, keys[op].sum));
+}
+
+static void
+add_requests(struct rps_text *text, const struct rps_view *view)
+{
+    static const char seconds[] = "recps_request_duration_seconds";
+    static const char keys[] = "recps_request_keys";
+
+    add_replies(text, view);
+    rps_family(text, seconds, "histogram",
+            "From a request's header to its reply, waiting included.");
+    for (uint16_t op = 0; op < RPS_OPS_COUNTED; op++) {
+        add_times_of(text, view, seconds, op);
+    }
+    rps_family(text, keys, "histogram", "Keys a request names.");
+    for (uint16_t op = 0; op < RPS_OPS_COUNTED; op++) {
+        add_sizes_of(text, view, keys, op);
+    }
+}
+
+/* ---- connections and loops ---- */
+
+static void
+add_refused(struct rps_text *text, const struct rps_view *view)
+{
+    static const char name[] = "recps_connections_refused_total";
+    static const char *const reasons[RPS_REFUSED_COUNT] = {
+            [RPS_REFUSED_LIMIT] = "reason=\"limit\"",
+            [RPS_REFUSED_BAD_FRAME] = "reason=\"bad_frame\"",
+            [RPS_REFUSED_NO_HELLO] = "reason=\"no_hello\"",
+            [RPS_REFUSED_HANDSHAKES] = "reason=\"handshakes_max\"",
+            [RPS_REFUSED_TLS] = "reason=\"tls_failed\"",
+            [RPS_REFUSED_MEMORY] = "reason=\"memory\""};
+
+    rps_family(text, name, "counter",
+            "Connections that the server closed, by the reason.");
+    for (uint32_t i = 0; i < RPS_REFUSED_COUNT; i++) {
+        uint64_t n = SUM(view, refused[i]);
+
+        if (i == RPS_REFUSED_LIMIT) {
+            n += rps_stat_get(&view->shared->turned_away);
+        }
+        rps_sample(text, name, reasons[i], n);
+    }
+}
+
+/* A loop that stands still is as late as it is by now. */
+static void
+add_lag(struct rps_text *text, const struct rps_view *view)
+{
+    static const char name[] = "recps_event_loop_lag_seconds";
+    const uint64_t period = (uint64_t)RPS_LOOP_TICK_MS * 1000000u;
+
+    rps_family(text, name, "gauge", "How late a loop's clock turns.");
+    for (uint32_t i = 0; i < loops_of(view); i++) {
+        const struct rps_loop_stats *stats = rps_loop_stats(view->loops[i]);
+        const uint64_t due = rps_stat_get(&stats->tick_ns) + period;
+        const uint64_t now = rps_clock_ns();
+        uint64_t lag = rps_stat_get(&stats->lag_ns);
+        char labels[32];
+
+        lag = now > due && now - due > lag ? now - due : lag;
+        snprintf(labels, sizeof(labels), "loop=\"%" PRIu32 "\"", i);
+        rps_sample_real(text, name, labels, (double)lag / 1e9);
+    }
+}
+
+static void
+add_connections(struct rps_text *text, const struct rps_view *view,
+        const struct rps_service_figures *figures)
+{
+    static const char queue[] = "recps_queue_depth";
+
+    rps_gauge(text, "recps_connections", "Connections that are open.",
+            (double)atomic_load(&view->shared->connections));
+    rps_gauge(text, "recps_connections_limit", "The option connections_max.",
+            (double)view->shared->connections_max);
+    rps_counter(text, "recps_connections_accepted_total",
+            "Connections that were served.", SUM(view, accepted));
+    add_refused(text, view);
+    rps_counter(text, "recps_auth_failures_total",
+            "HELLOs without a proof of the token, or with a wrong one.",
+            figures->auth_failures);
+    rps_counter(text, "recps_received_bytes_total",
+            "Bytes of frames read from peers, without what TLS adds.",
+            SUM(view, received_bytes));
+    rps_counter(text, "recps_sent_bytes_total",
+            "Bytes of frames written to peers, without what TLS adds.",
+            SUM(view, sent_bytes));
+    rps_gauge(text, "recps_unsent_bytes", "Replies that peers did not take.",
+            (double)SUM(view, unsent_bytes));
+    rps_family(text, queue, "gauge",
+            "Requests without an answer; of them, those that wait for other "
+            "members or the writer; what waits for the writer's thread.");
+    rps_sample(text, queue, "queue=\"requests\"", SUM(view, pending));
+    rps_sample(text, queue, "queue=\"parked\"", SUM(view, parked));
+    rps_sample(text, queue, "queue=\"writer\"", figures->writer_waiting);
+    add_lag(text, view);
+}
+
+/* ---- tables ---- */
+
+struct table_metric {
+    const char *name; /* rows of one family stand together */
+    const char *type;
+    const char *help;
+    const char *label; /* beside the table's; "" for none */
+    size_t offset;     /* of a uint64_t */
+};
+
+#define FIELD(field) offsetof(struct rps_table_figures, field)
+/* clang-format off */
+static const struct table_metric table_metrics[] = {
+    {"recps_rows", "gauge", "Rows of a table.", "", FIELD(rows)},
+    {"recps_table_bytes", "gauge", "Memory of a table, its index included.",
+        "", FIELD(bytes)},
+    {"recps_table_index_bytes", "gauge", "Of them, the index.", "",
+        FIELD(index_bytes)},
+    {"recps_table_admission_bytes", "gauge",
+        "Of them, counts of keys without a row.", "", FIELD(admission_bytes)},
+    {"recps_table_memory_limit_bytes", "gauge",
+        "The table's own limit; 0: none.", "", FIELD(memory_limit)},
+    {"recps_pending_keys", "gauge", "Keys that are counted and have no row.",
+        "", FIELD(admission_keys)},
+    {"recps_keys_looked_up_total", "counter", "Keys of lookups.", "",
+        FIELD(lookups)},
+    {"recps_keys_missing_total", "counter", "Of them, keys without a row.",
+        "", FIELD(missing)},
+    {"recps_pushes_applied_total", "counter",
+        "Pushes (async) or steps (sync) that changed the table.", "",
+        FIELD(pushes)},
+    {"recps_gradients_applied_total", "counter",
+        "Optimizer steps of rows.", "", FIELD(applied)},
+    {"recps_gradients_dropped_total", "counter",
+        "Gradients that changed no row, by the reason.",
+        ",reason=\"nonfinite\"", FIELD(nonfinite)},
+    {"recps_gradients_dropped_total", NULL, NULL, ",reason=\"unadmitted\"",
+        FIELD(unadmitted)},
+    {"recps_rows_inserted_total", "counter", "Rows that were made.", "",
+        FIELD(inserted)},
+    {"recps_rows_erased_total", "counter", "Rows erased by request.", "",
+        FIELD(erased)},
+    {"recps_rows_evicted_total", "counter", "Rows evicted, by the reason.",
+        ",reason=\"cold\"", FIELD(evicted_cold)},
+    {"recps_rows_evicted_total", NULL, NULL, ",reason=\"full\"",
+        FIELD(evicted_full)},
+    {"recps_rows_rejected_total", "counter",
+        "New keys that found no room, all of a refused push each time.",
+        ",reason=\"full\"", FIELD(dropped)},
+};
+/* clang-format on */
+#undef FIELD
+
+static void
+add_tables(struct rps_text *text, const struct rps_service_figures *figures)
+{
+    const char *name = "";
+
+    for (size_t m = 0; m < sizeof(table_metrics) / sizeof(table_metrics[0]);
+            m++) {
+        const struct table_metric *metric = &table_metrics[m];
+
+        if (metric->type != NULL) {
+            name = metric->name;
+            rps_family(text, name, metric->type, metric->help);
+        }
+        for (size_t i = 0; i < figures->table_count; i++) {
+            const struct rps_table_figures *table = &figures->tables[i];
+            char labels[LABELS_BYTES];
+            uint64_t value;
+
+            memcpy(&value, (const char *)table + metric->offset, sizeof(value));
+            rps_label(labels, sizeof(labels) - 32, "table", table->name);
+            strcat(labels, metric->label);
+            rps_sample(text, name, labels, value);
+        }
+    }
+}
+
+/* ---- the server ---- */
+
+static void
+add_job(struct rps_text *text, const struct rps_service_figures *figures)
+{
+    static const char dropped[] = "recps_contributions_dropped_total";
+
+    rps_gauge(text, "recps_epoch", "Epoch of the job; 0: none began.",
+            figures->epoch);
+    rps_gauge(text, "recps_step", "The last step that was applied.",
+            (double)figures->step);
+    rps_family(text, dropped, "counter",
+            "Replicas' pushes of a step that changed nothing: after their "
+            "step's decision, or not counted by it.");
+    rps_sample(text, dropped, "reason=\"late\"", figures->late);
+    rps_sample(text, dropped, "reason=\"uncounted\"", figures->uncounted);
+    rps_gauge(text, "recps_memory_used_bytes", "Memory of all tables.",
+            (double)figures->memory_used);
+    rps_gauge(text, "recps_memory_limit_bytes",
+            "The option memory_limit; 0: none.", (double)figures->memory_limit);
+}
+
+static void
+add_checkpoints(
+        struct rps_text *text, const struct rps_service_figures *figures)
+{
+    static const char busy[] = "recps_checkpoint_in_progress";
+
+    rps_counter(text, "recps_checkpoints_total",
+            "Checkpoints of which this server committed its part.",
+            figures->saves);
+    rps_counter(text, "recps_checkpoint_failures_total",
+            "PREPAREs and COMMITs that failed.", figures->save_failures);
+    rps_gauge(text, "recps_checkpoint_last_success_timestamp_seconds",
+            "When the last one was committed; 0: none since the start.",
+            (double)figures->saved_unix_s);
+    rps_gauge(text, "recps_checkpoint_duration_seconds",
+            "Of the last one, from PREPARE to the end of COMMIT.",
+            figures->save_seconds);
+    rps_gauge(text, "recps_checkpoint_bytes",
+            "Of the last one, this server's files.",
+            (double)figures->save_bytes);
+    rps_counter(text, "recps_restores_total",
+            "Epochs begun, with a checkpoint's tables or empty ones.",
+            figures->restores);
+    rps_counter(text, "recps_restore_failures_total", "RESTOREs that failed.",
+            figures->restore_failures);
+    rps_gauge(text, "recps_restore_duration_seconds", "Of the last RESTORE.",
+            figures->restore_seconds);
+    rps_family(text, busy, "gauge", "1 while the writer's thread is at it.");
+    rps_sample(text, busy, "what=\"save\"", figures->busy == RPS_BUSY_SAVE);
+    rps_sample(
+            text, busy, "what=\"restore\"", figures->busy == RPS_BUSY_RESTORE);
+    rps_gauge(text, "recps_restore_rows_read",
+            "Rows that the RESTORE in hand, or the last one, has read.",
+            (double)figures->restore_rows);
+    rps_gauge(text, "recps_restore_rows_expected", "All that it reads.",
+            (double)figures->restore_rows_total);
+}
+
+static void
+add_process(struct rps_text *text, const struct rps_view *view)
+{
+    struct rps_process process;
+
+    rps_process_read(&process);
+    rps_family(text, "process_cpu_seconds_total", "counter",
+            "Time on a processor, user and system.");
+    rps_sample_real(text, "process_cpu_seconds_total", "", process.cpu_seconds);
+    rps_gauge(text, "process_start_time_seconds",
+            "Start of the process, Unix time.", process.start_unix_s);
+    rps_gauge(text, "process_resident_memory_bytes", "Memory in RAM.",
+            (double)process.resident_bytes);
+    rps_gauge(text, "process_virtual_memory_bytes", "Address space in use.",
+            (double)process.virtual_bytes);
+    rps_gauge(text, "process_open_fds", "Open files.",
+            (double)process.open_files);
+    rps_gauge(text, "process_max_fds", "Their limit; 0: none.",
+            (double)process.files_max);
+    rps_gauge(text, "process_threads", "Threads.", (double)process.threads);
+    rps_gauge(text, "recps_cgroup_memory_limit_bytes",
+            "Limit of the control group; 0: none.", (double)view->memory_max);
+}
+
+static void
+add_identity(struct rps_text *text, const struct rps_view *view)
+{
+    rps_family(text, "recps_build_info", "gauge", "1, with what this is.");
+    rps_sample(text, "recps_build_info",
+            "version=\"" RPS_VERSION "\",commit=\"" RPS_COMMIT "\"", 1);
+    rps_gauge(text, "recps_ready", "1 where /readyz says so.",
+            rps_is_ready(view, NULL));
+}
+
+void
+rps_admin_metrics(const struct rps_admin_request *request,
+        struct rps_admin_answer *answer)
+{
+    struct rps_text *text = &answer->body;
+
+    answer->type = RPS_EXPOSITION_TYPE;
+    /* where the tables cannot be looked at now, those of before are shown */
+    (void)rps_service_figures_read(
+            request->view->service, RPS_ADMIN_TABLES_MS, request->figures);
+    add_identity(text, request->view);
+    add_job(text, request->figures);
+    add_tables(text, request->figures);
+    add_requests(text, request->view);
+    add_connections(text, request->view, request->figures);
+    add_checkpoints(text, request->figures);
+    add_process(text, request->view);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the end of the daemon, up to the end of its main loop:
+ *
+ *   SERVES   /readyz is 503 and systemd knows; requests and new connections
+ *            are served as before. Until --drain-delay is over (who routes
+ *            connections here has seen /readyz), and the checkpoint that the
+ *            chief was asked for is there, or half of --drain-timeout is over
+ *   DRAINS   nothing new: no connections, requests are answered RETRY_LATER;
+ *            what is in hand is finished and sent
+ *   the end  of the main loop: drained, or --drain-timeout is over
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/daemon/daemon_impl.h"
+#include "server/daemon/notify.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+#define SETTLING_MS 50
+#define MORE_TIME_US                                         \
+    5000000u /* beyond --drain-timeout: memory is given back \
+              */
+
+static void
+drain(struct rps_daemon *daemon)
+{
+    daemon->stopping = RPS_STOPPING_DRAINS;
+    evtimer_del(daemon->settling);
+    rps_listener_close(daemon->listener);
+    daemon->listener = NULL;
+    atomic_store(&daemon->shared.stop_reason, daemon->stop_reason);
+    for (uint32_t i = 0; i < daemon->loop_count; i++) {
+        rps_loop_drain(daemon->loops[i]);
+    }
+}
+
+/* Is the checkpoint there that the chief was asked for, or hopeless? */
+static bool
+is_save_over(struct rps_daemon *daemon, uint64_t waited_ms)
+{
+    const double half_ms = daemon->options->drain_timeout * 500.0;
+
+    if (!daemon->save_wished) {
+        return true;
+    }
+    if (rps_service_saves(daemon->service, NULL) > daemon->saves_before) {
+        return true;
+    }
+    if (!rps_service_chief_connected(daemon->service)) {
+        rps_log(RPS_LOG_WARN, "not_saved", "the chief left before it saved");
+        return true;
+    }
+    if ((double)waited_ms >= half_ms) {
+        rps_log(RPS_LOG_WARN, "not_saved",
+                "the chief did not save within %.1f s, half of drain_timeout",
+                half_ms / 1e3);
+        return true;
+    }
+    return false;
+}
+
+/* True: it is drained from here on, or was already. */
+static bool
+settle(struct rps_daemon *daemon)
+{
+    const uint64_t waited_ms = rps_clock_ms() - daemon->stop_since_ms;
+
+    if (daemon->save_wished && is_save_over(daemon, waited_ms)) {
+        daemon->save_wished = false;
+    }
+    if (daemon->save_wished || waited_ms < daemon->delay_ms) {
+        return false;
+    }
+    drain(daemon);
+    return true;
+}
+
+void
+rps_daemon_on_settling(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    (void)settle(context);
+}
+
+rps_status
+rps_daemon_wish_save(struct rps_daemon *daemon, struct rps_error *error)
+{
+    const char *folder = daemon->options->checkpoint_dir;
+
+    if (folder == NULL || folder[0] == '\0') {
+        return rps_fail(error, RPS_E_INVAL,
+                "there is no checkpoint_dir; set --checkpoint-dir, the same "
+                "for the whole job");
+    }
+    return rps_service_wish_save(daemon->service, error);
+}
+
+/* What no checkpoint holds is the chief's to save; it is asked. */
+static void
+wish_save(struct rps_daemon *daemon)
+{
+    struct rps_error error = {.text = ""};
+
+    daemon->saves_before = rps_service_saves(daemon->service, NULL);
+    if (!rps_service_is_unsaved(daemon->service)) {
+        return;
+    }
+    daemon->save_wished = rps_daemon_wish_save(daemon, &error) == RPS_OK;
+    if (daemon->save_wished) {
+        rps_log(RPS_LOG_INFO, "checkpoint_wished",
+                "waiting for the chief to save, %.1f s at most",
+                daemon->options->drain_timeout / 2.0);
+    }
+}
+
+static struct timeval
+time_of(double seconds)
+{
+    return (struct timeval){.tv_sec = (time_t)seconds,
+            .tv_usec =
+                    (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
+}
+
+static void
+say_stopping(const struct rps_daemon *daemon)
+{
+    const double seconds = daemon->options->drain_timeout;
+
+    rps_log(RPS_LOG_INFO, "stopping",
+            "%s: finishing the requests in hand, %.1f s at most",
+            daemon->stop_reason, seconds);
+    rps_notify("STOPPING=1\nSTATUS=stopping (%s)\nEXTEND_TIMEOUT_USEC=%" PRIu64,
+            daemon->stop_reason, (uint64_t)(seconds * 1e6) + MORE_TIME_US);
+}
+
+void
+rps_daemon_stop(struct rps_daemon *daemon, int exit_code, const char *reason,
+        bool delay)
+{
+    const struct rps_options *options = daemon->options;
+    const struct timeval limit = time_of(options->drain_timeout);
+    const struct timeval poll = {.tv_usec = SETTLING_MS * 1000};
+
+    daemon->stopping = RPS_STOPPING_SERVES;
+    daemon->exit_code = exit_code;
+    daemon->stop_reason = reason;
+    daemon->stop_since_ms = rps_clock_ms();
+    atomic_store(&daemon->view.stop, reason);
+    rps_view_enter(&daemon->view, RPS_STAGE_DRAINING);
+    say_stopping(daemon);
+    evtimer_add(daemon->deadline, &limit);
+    if (delay) {
+        /* nobody routes to a loopback address */
+        if (!daemon->loopback || rps_option_given(options, "drain_delay")) {
+            daemon->delay_ms = (uint64_t)(options->drain_delay * 1e3);
+        }
+        wish_save(daemon);
+    }
+    if (!settle(daemon)) {
+        event_add(daemon->settling, &poll);
+    }
+}
+
+void
+rps_daemon_on_drained(evutil_socket_t fd, short what, void *context)
+{
+    struct rps_daemon *daemon = context;
+    uint64_t count = 0;
+    ssize_t n = read(fd, &count, sizeof(count));
+
+    (void)what;
+    if (n == (ssize_t)sizeof(count)) {
+        daemon->loops_drained += (uint32_t)count;
+    }
+    if (daemon->loops_drained >= daemon->loop_count) {
+        event_base_loopbreak(daemon->base);
+    }
+}
+
+void
+rps_daemon_on_deadline(evutil_socket_t fd, short what, void *context)
+{
+    struct rps_daemon *daemon = context;
+
+    (void)fd;
+    (void)what;
+    rps_log(RPS_LOG_WARN, "drain_timeout",
+            "requests in hand are not finished; stopping all the same");
+    event_base_loopbreak(daemon->base);
+}
