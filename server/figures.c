@@ -120,8 +120,8 @@ read_tables(struct rps_store *store, struct rps_service_figures *figures)
     return RPS_OK;
 }
 
-static bool
-lock_state(struct rps_service *service, uint32_t wait_ms)
+bool
+rps_state_lock_within(struct rps_service *service, uint32_t wait_ms)
 {
     struct timespec until;
 
@@ -154,7 +154,7 @@ rps_service_figures_read(struct rps_service *service, uint32_t wait_ms,
     figures->sessions = service->session_count;
     figures->writer_waiting = rps_writer_waiting_locked(service->writer);
     pthread_mutex_unlock(&service->lock);
-    if (lock_state(service, wait_ms)) {
+    if (rps_state_lock_within(service, wait_ms)) {
         status = read_tables(service->store, figures);
         pthread_rwlock_unlock(&service->state_lock);
     }

@@ -93,6 +93,16 @@ enum rps_busy rps_service_busy(struct rps_service *service, uint64_t *ms_out);
 rps_status rps_service_figures_read(struct rps_service *service,
         uint32_t wait_ms, struct rps_service_figures *figures);
 
+/**
+ * The keys of a table that are pushed most, at most `max` (and at most
+ * RPS_HOT_KEYS_MAX), the first most often, as HOT_KEYS answers: JSON text,
+ * free(). From a sample: see embedding/table.h.
+ *
+ * Threads: any. Errors: NOT_FOUND, RETRY_LATER (as above), NOMEM.
+ */
+rps_status rps_service_hot_keys(struct rps_service *service, const char *table,
+        size_t max, uint32_t wait_ms, char **text_out);
+
 void rps_service_figures_finish(struct rps_service_figures *figures);
 
 #endif /* RPS_SERVER_FIGURES_H */

@@ -3,6 +3,7 @@
  * Owns the requests about keys without their rows: ERASE, SCAN, HOT_KEYS.
  */
 #include "base/hash.h"
+#include "server/figures.h"
 #include "server/named.h"
 #include "server/sections.h"
 #include "server/state.h"
@@ -206,15 +207,26 @@ describe_hot(const struct rps_hot_key *hot)
     return json_pack("[s, s, s]", key, count, error);
 }
 
+/* NULL: no memory. */
+static char *
+hot_text(struct rps_table *table, size_t max)
+{
+    struct rps_hot_key hot[RPS_HOT_KEYS_MAX];
+    const size_t count = max > 0 ? rps_table_hot_keys(table, max, hot) : 0;
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(list, describe_hot(&hot[i]));
+    }
+    return rps_json_text(json_pack("{s:o}", "keys", list));
+}
+
 rps_status
 rps_serve_hot_keys(struct rps_request *request)
 {
-    struct rps_hot_key hot[RPS_HOT_KEYS_MAX];
     struct rps_table *table = NULL;
     uint64_t max = HOT_KEYS_DEFAULT;
-    size_t count;
     json_t *object;
-    json_t *list;
     rps_status status = rps_request_json(request, &object);
 
     if (status != RPS_OK) {
@@ -229,11 +241,26 @@ rps_serve_hot_keys(struct rps_request *request)
     if (status != RPS_OK) {
         return status;
     }
-    count = max > 0 ? rps_table_hot_keys(table, max, hot) : 0;
-    list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_array_append_new(list, describe_hot(&hot[i]));
-    }
-    request->text = rps_json_text(json_pack("{s:o}", "keys", list));
+    request->text = hot_text(table, max);
     return request->text != NULL ? RPS_OK : RPS_E_NOMEM;
+}
+
+rps_status
+rps_service_hot_keys(struct rps_service *service, const char *table, size_t max,
+        uint32_t wait_ms, char **text_out)
+{
+    rps_status status = RPS_E_NOT_FOUND;
+    struct rps_table *found;
+
+    *text_out = NULL;
+    if (!rps_state_lock_within(service, wait_ms)) {
+        return RPS_E_RETRY_LATER;
+    }
+    found = rps_store_find(service->store, rps_table_id(table));
+    if (found != NULL && strcmp(rps_table_spec_of(found)->name, table) == 0) {
+        *text_out = hot_text(found, max);
+        status = *text_out != NULL ? RPS_OK : RPS_E_NOMEM;
+    }
+    pthread_rwlock_unlock(&service->state_lock);
+    return status;
 }

@@ -285,6 +285,10 @@ rps_status rps_serve_hot_keys(struct rps_request *request);
 /* evict.c */
 rps_status rps_serve_evict(struct rps_request *request);
 
+/* figures.c */
+/** Take state_lock shared; false where that would wait for longer. */
+bool rps_state_lock_within(struct rps_service *service, uint32_t wait_ms);
+
 /* keeper.c */
 /** What the tables' clocks show: c, and the wall clock. */
 struct rps_now rps_service_now(struct rps_service *service);

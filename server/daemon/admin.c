@@ -11,6 +11,7 @@
 #include "server/daemon/admin.h"
 
 #include "base/clock.h"
+#include "server/daemon/address.h"
 #include "server/daemon/admin_impl.h"
 #include "server/daemon/listener.h"
 
@@ -32,11 +33,13 @@ static const struct {
     const char *path;
     rps_admin_page *page;
 } pages[] = {
+        {"/", rps_admin_page_for_people},
         {"/livez", rps_admin_livez},
         {"/readyz", rps_admin_readyz},
         {"/startupz", rps_admin_startupz},
         {"/metrics", rps_admin_metrics},
         {"/configz", rps_admin_configz},
+        {"/hotz", rps_admin_hotz},
 };
 
 struct guest {
@@ -167,6 +170,8 @@ send_answer(struct evhttp_request *http, struct rps_admin_answer *answer)
         evhttp_add_header(headers, "Content-Type", answer->type);
         evhttp_add_header(headers, "Cache-Control", "no-store");
         evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
+        evhttp_add_header(headers, "Content-Security-Policy", answer->policy);
+        evhttp_add_header(headers, "Referrer-Policy", "no-referrer");
         evhttp_send_reply(http, answer->code, NULL, body);
     }
     if (body != NULL) {
@@ -217,6 +222,34 @@ find_page(const char *path)
     return NULL;
 }
 
+/* Where a browser took us for another: a name of a stranger's that was led to
+ * this host would have the stranger's script read our answers. */
+static bool
+is_called_local(struct evhttp_request *http)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    const char *host = evhttp_request_get_host(http);
+    bool called = host == NULL; /* no browser */
+
+    for (size_t i = 0; !called && i < sizeof(names) / sizeof(names[0]); i++) {
+        called = evutil_ascii_strcasecmp(host, names[i]) == 0;
+    }
+    return called;
+}
+
+static bool
+is_local(struct evhttp_request *http)
+{
+    struct evhttp_connection *connection = evhttp_request_get_connection(http);
+    struct sockaddr_storage peer;
+    socklen_t length = sizeof(peer);
+    const int fd =
+            bufferevent_getfd(evhttp_connection_get_bufferevent(connection));
+
+    return getpeername(fd, (struct sockaddr *)&peer, &length) == 0 &&
+           rps_address_is_loopback(&peer) && is_called_local(http);
+}
+
 static void
 on_request(struct evhttp_request *http, void *context)
 {
@@ -225,12 +258,15 @@ on_request(struct evhttp_request *http, void *context)
     const enum evhttp_cmd_type method = evhttp_request_get_command(http);
     struct rps_admin_request request = {
             .view = admin->view, .figures = &admin->figures};
-    struct rps_admin_answer answer = {
-            .code = HTTP_OK, .type = "text/plain; charset=utf-8"};
+    struct rps_admin_answer answer = {.code = HTTP_OK,
+            .type = "text/plain; charset=utf-8",
+            .policy = "default-src 'none'; frame-ancestors 'none'"};
     rps_admin_page *page =
             find_page(uri != NULL ? evhttp_uri_get_path(uri) : NULL);
 
-    request.verbose = uri != NULL && is_verbose(evhttp_uri_get_query(uri));
+    request.query = uri != NULL ? evhttp_uri_get_query(uri) : NULL;
+    request.verbose = is_verbose(request.query);
+    request.local = is_local(http);
     if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD) {
         answer.code = HTTP_BADMETHOD;
         evhttp_add_header(

@@ -10,19 +10,25 @@
 #include "server/daemon/admin.h"
 #include "server/figures.h"
 
+#include <stdbool.h>
+
 struct rps_admin_request {
     const struct rps_view *view;
     struct rps_service_figures *figures; /* of the last look: see its header */
+    const char *query;                   /* what comes after '?', or NULL */
     bool verbose;                        /* ?verbose */
+    bool local; /* asked from this host: may see keys */
 };
 
 struct rps_admin_answer {
     int code;
-    const char *type; /* Content-Type */
+    const char *type;   /* Content-Type */
+    const char *policy; /* Content-Security-Policy */
     struct rps_text body;
 };
 
-/** A page. The answer comes as 200, text/plain, empty. Admin thread. */
+/** A page. The answer comes as 200, text/plain, empty, with a policy that
+ * lets a browser do nothing with it. Admin thread. */
 typedef void rps_admin_page(const struct rps_admin_request *request,
         struct rps_admin_answer *answer);
 
@@ -36,5 +42,9 @@ rps_admin_page rps_admin_metrics;
 
 /* admin_config.c */
 rps_admin_page rps_admin_configz;
+
+/* admin_page.c */
+rps_admin_page rps_admin_page_for_people;
+rps_admin_page rps_admin_hotz;
 
 #endif /* RPS_SERVER_DAEMON_ADMIN_IMPL_H */
