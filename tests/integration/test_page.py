@@ -336,7 +336,10 @@ class Stand_in:
 
     def answer(self, request):
         self.asked.append(urllib.parse.unquote(request.path))
-        body = {"/": self.page, "/metrics": self.metrics}.get(request.path)
+        body = {"/": self.page, "/metrics": self.metrics,
+                "/readyz": "draining: SIGTERM\n"}.get(request.path)
+        if callable(body):
+            body = body()
         request.send_response(404 if body is None else 200)
         if request.path == "/":
             for name in ("Content-Type", "Content-Security-Policy"):
@@ -403,6 +406,80 @@ def test_figures_that_are_missing_are_dashes(server, window, text):
         assert "No answer" not in seen["notice"]
         assert not [e for e in window.faults()
                     if e["method"] == "Runtime.exceptionThrown"]
+
+
+LEGENDS = """Object.fromEntries([...document.querySelectorAll("figure")].map(
+    (figure) => [figure.firstChild.textContent,
+        [...figure.querySelectorAll("b")].map((b) => b.textContent)]))"""
+
+
+@in_a_browser
+def test_percentiles_and_rates_are_of_what_came_since_the_last_look(
+        server, window):
+    """Each time 50 more requests of 1 to 2 ms, and 50 of 2 to 4 ms; before
+    the first one a million of other times."""
+    asked = 0
+
+    def grow():
+        nonlocal asked
+        asked += 1
+        op = 'op="EMBEDDING_LOOKUP"'
+        counts = [("0.001", 0), ("0.002", 50), ("0.004", 100), ("+Inf", 100)]
+        return "".join(
+            f'recps_request_duration_seconds_bucket{{{op},le="{le}"}} '
+            f'{10**6 + n * asked}\n' for le, n in counts) + \
+            f'recps_keys_looked_up_total{{table="a"}} {3000 * asked}\n' \
+            f'recps_keys_looked_up_total{{table="b"}} {1000 * asked}\n' \
+            f'recps_gradients_applied_total{{table="a"}} {2000 * asked}\n'
+
+    with Stand_in(server) as stand_in:
+        stand_in.metrics = grow
+        window.open(stand_in.url, *DESK)
+        look(window, 3)
+        seen = window.run(LEGENDS)
+    # the halves of a bucket are equal on a scale of octaves
+    assert seen["Time of a lookup"] == ["2.00 ms", "3.94 ms", "3.99 ms"]
+    assert seen["Time of a push"] == ["–"] * 3
+    keys_seen, updates = (float(text.replace(",", ""))
+                          for text in seen["Keys a second"])
+    assert abs(keys_seen - 2 * updates) <= 2
+
+
+@in_a_browser
+def test_a_counter_that_begins_anew_has_no_rate(server, window):
+    left = iter(range(9000, 0, -1))
+    with Stand_in(server) as stand_in:
+        stand_in.metrics = lambda: \
+            f'recps_keys_looked_up_total{{table="a"}} {next(left)}\n'
+        window.open(stand_in.url, *DESK)
+        look(window, 2)
+        assert window.run(LEGENDS)["Keys a second"] == ["–", "–"]
+        assert window.run(
+            'document.querySelector(".plot path").getAttribute("d")') == ""
+
+
+@in_a_browser
+def test_why_it_is_not_ready_is_told(server, window):
+    with Stand_in(server) as stand_in:
+        stand_in.metrics = "recps_ready 0\n"
+        window.open(stand_in.url, *PHONE)
+        seen = look(window)
+    assert seen["state"] == "not ready"
+    assert seen["notice"] == "Not ready: draining: SIGTERM"
+
+
+@in_a_browser
+def test_the_table_whose_hot_keys_are_shown_can_be_chosen(server, window):
+    window.open(url_of(server), *DESK)
+    assert len(look(window, 1)["grids"]["hot"]) == 12
+    window.run("""{
+        const list = document.getElementById("hot-table");
+        list.value = "item.category";
+        list.dispatchEvent(new Event("change"));
+    }""")
+    window.until('document.querySelector("#hot table").hidden')
+    assert window.run('document.querySelector("#hot .none").textContent'
+                      ).startswith("No key of it")
 
 
 @in_a_browser
