@@ -93,6 +93,51 @@ stamp_now(char out[40])
     snprintf(out, 40, "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
 }
 
+/* The bytes of a UTF-8 character that begins here; 0: none does. Decoding it
+ * is left to jansson, which refuses what is not in its shortest form. */
+static size_t
+character_bytes(const char *text)
+{
+    const unsigned char first = (unsigned char)text[0];
+    const size_t bytes = first < 0x80   ? 1
+                         : first < 0xc2 ? 0
+                         : first < 0xe0 ? 2
+                         : first < 0xf0 ? 3
+                         : first < 0xf5 ? 4
+                                        : 0;
+
+    for (size_t i = 1; i < bytes; i++) {
+        if (((unsigned char)text[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    return bytes;
+}
+
+/* A string of any bytes: what is not UTF-8 (a path may be anything, and a
+ * long line is cut anywhere) becomes '?'. */
+static json_t *
+json_words(const char *words)
+{
+    struct rps_text text = {.bytes = NULL};
+    json_t *string = json_string(words);
+
+    if (string != NULL) {
+        return string;
+    }
+    while (*words != '\0') {
+        const size_t bytes = character_bytes(words);
+        json_t *one = bytes == 0 ? NULL : json_stringn(words, bytes);
+        rps_text_add_bytes(
+                &text, one == NULL ? "?" : words, one == NULL ? 1 : bytes);
+        json_decref(one);
+        words += bytes == 0 ? 1 : bytes;
+    }
+    string = json_string(text.bytes == NULL ? "" : text.bytes);
+    rps_text_finish(&text);
+    return string;
+}
+
 static void
 line_json(struct rps_text *line, enum rps_log_level level, const char *event,
         const char *words)
@@ -102,15 +147,15 @@ line_json(struct rps_text *line, enum rps_log_level level, const char *event,
     char *text = NULL;
 
     stamp_now(stamp);
-    object = json_pack("{s:s, s:s, s:s, s:s}", "ts", stamp, "level",
-            level_names[level], "event", event, "msg", words);
+    object = json_pack("{s:s, s:s, s:s, s:o}", "ts", stamp, "level",
+            level_names[level], "event", event, "msg", json_words(words));
     if (object != NULL && role_own != NULL) {
         json_object_set_new(object, "role", json_string(role_own));
         json_object_set_new(object, "index", json_integer(index_own));
     }
     if (object != NULL && job_own != NULL) {
         snprintf(stamp, sizeof(stamp), "%016" PRIx64, incarnation_own);
-        json_object_set_new(object, "job", json_string(job_own));
+        json_object_set_new(object, "job", json_words(job_own));
         json_object_set_new(object, "incarnation", json_string(stamp));
     }
     text = object == NULL ? NULL : json_dumps(object, JSON_COMPACT);

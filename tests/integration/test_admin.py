@@ -7,6 +7,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import threading
 import time
 
 import pytest
@@ -405,6 +406,41 @@ def test_connections_that_drip_are_cut_when_others_wait(server):
     assert b"200 OK" in data
     for sock in slow + [waiting]:
         sock.close()
+
+
+def test_strangers_who_come_back_do_not_keep_probes_out(server):
+    port = int(server.admin_file.read_text())
+    stop = threading.Event()
+
+    def hold():
+        socks = []
+        while not stop.is_set():
+            socks = [sock for sock in socks if not closed(sock)]
+            while len(socks) < 64:
+                socks.append(socket.create_connection(("127.0.0.1", port), 20))
+            time.sleep(0.02)
+        for sock in socks:
+            sock.close()
+
+    def closed(sock):
+        sock.setblocking(False)
+        try:
+            return sock.recv(1) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        time.sleep(0.5)
+        for _ in range(5):
+            # not as long as an idle connection may last
+            assert server.get("/livez", timeout=4)[0] == 200
+    finally:
+        stop.set()
+        holder.join()
 
 
 # ---- where it listens ----

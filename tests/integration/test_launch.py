@@ -57,8 +57,10 @@ def launch(*arguments, timeout=60, env=None):
 
 
 def start(*arguments):
+    # a shell that runs the tests in the background has them ignore SIGINT
     return subprocess.Popen(
         [str(programs.RECPS), "launch", *map(str, arguments)],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         env=programs.environment(), stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True)
 

@@ -492,6 +492,22 @@ def test_a_loop_that_waits_while_a_checkpoint_is_written_is_live(tmp_path):
 
 # ---- the log ----
 
+@pytest.mark.parametrize("path, shown", [
+    (b"/nope/\xff\xc3", "/nope/??"),
+    ("/nope/x".encode() + "é".encode() * 1500, "/nope/xé"),
+    ("/nope/".encode() + "é".encode() * 1500, "/nope/é"),
+])
+def test_a_json_line_takes_any_bytes(path, shown):
+    run = subprocess.run(
+        [programs.RECPSD, "--log-format", "json", "--admin", "off",
+         "--port-file", os.devnull, b"--token-file", path],
+        env=programs.environment(), capture_output=True, timeout=20,
+        check=False)
+    assert run.returncode == 77
+    lines = [json.loads(line) for line in run.stderr.splitlines()]
+    assert any(shown in line["msg"] for line in lines), run.stderr
+
+
 def test_json_lines_say_who_wrote_them():
     with programs.Recpsd("--log-format", "json", "--job-id", "job7") as server:
         stat = None

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The third pass of an update (apply.c): an optimizer step a distinct key.
+ *
+ *   each shard, a slice of keys at a time: combine           (no lock)
+ *   then find or create, step and stamp their rows           (its lock)
+ */
+#ifndef RPS_EMBEDDING_STEPPING_H
+#define RPS_EMBEDDING_STEPPING_H
+
+#include "embedding/combine.h"
+#include "embedding/group.h"
+#include "embedding/optimizer.h"
+#include "embedding/room.h"
+
+#define RPS_SLICE_KEYS 256u /* one lock's worth of steps */
+
+/** An update that is being carried out. */
+struct rps_apply {
+    struct rps_table *table;
+    const struct rps_update *update;
+    struct rps_apply_report *report;
+    struct rps_grouping grouping;
+    struct rps_room room;
+    uint64_t *uses; /* [groups] multiplicities, or NULL: all are admitted */
+    uint64_t tick;  /* to stamp with */
+    struct rps_step step;
+    float *sums;        /* [slice_keys][dim] */
+    float *scratch;     /* of rps_step_row() */
+    size_t row_bytes;   /* that a step reads and writes */
+    size_t slice_keys;  /* <= RPS_SLICE_KEYS: as many as sums[] has room for */
+    size_t slice_start; /* first group of the slice at hand */
+    bool borrows;       /* a key's only gradient is its step's as it lies */
+    struct rps_combined combined[RPS_SLICE_KEYS]; /* of the slice at hand */
+};
+
+/** Step all groups. Cannot fail: they have room. Threads: as
+ * rps_table_apply(). */
+void rps_step_groups(struct rps_apply *apply);
+
+#endif /* RPS_EMBEDDING_STEPPING_H */
