@@ -35,10 +35,7 @@ rps_combine(const struct rps_table *table, const struct rps_grouping *grouping,
     const struct rps_kernels *kernels = &table->kernels;
     const rps_table_spec *spec = &table->spec;
     const struct rps_entry *first = &grouping->entries[grouping->firsts[group]];
-    const size_t live =
-            spec->dense_elements == 0
-                    ? spec->dim
-                    : rps_table_live_floats(table, grouping->keys[group]);
+    const size_t live = rps_table_live_floats(table, grouping->keys[group]);
     const bool clips = spec->clip_value > 0.0f || spec->clip_norm > 0.0f;
 
     *out = (struct rps_combined){.key = grouping->keys[group],

@@ -56,10 +56,7 @@ static bool
 is_finite(const struct rps_table *table,
         const struct rps_contribution *contribution, size_t i)
 {
-    const size_t live =
-            table->spec.dense_elements == 0
-                    ? table->spec.dim
-                    : rps_table_live_floats(table, contribution->keys[i]);
+    const size_t live = rps_table_live_floats(table, contribution->keys[i]);
 
     assert(live > 0); /* rps_table_check_keys() was asked */
     return table->kernels.finite(
@@ -210,14 +207,13 @@ allocate(struct build *build, size_t total)
             sizeof(*grouping->entries) + 2 * sizeof(*grouping->keys) +
             2 * sizeof(*build->keys) + 2 * sizeof(*grouping->firsts);
 
-    grouping->memory = malloc(total == 0 ? 1 : total * bytes);
+    grouping->entries = malloc(total == 0 ? 1 : total * bytes);
     grouping->starts = calloc(shards + 1, sizeof(*grouping->starts));
     build->starts = calloc(shards + 1, sizeof(*build->starts));
-    if (grouping->memory == NULL || grouping->starts == NULL ||
+    if (grouping->entries == NULL || grouping->starts == NULL ||
             build->starts == NULL) {
         return RPS_E_NOMEM;
     }
-    grouping->entries = grouping->memory;
     grouping->keys = (uint64_t *)(void *)(grouping->entries + total);
     grouping->hashes = grouping->keys + total;
     build->keys = grouping->hashes + total;
@@ -257,7 +253,7 @@ rps_grouping_init(struct rps_grouping *grouping, const struct rps_table *table,
 void
 rps_grouping_finish(struct rps_grouping *grouping)
 {
-    free(grouping->memory);
+    free(grouping->entries);
     free(grouping->starts);
     *grouping = (struct rps_grouping){.entries = NULL};
 }

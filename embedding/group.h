@@ -24,8 +24,8 @@ struct rps_entry {
 
 /** Group g is the key keys[g]; groups lie by shard, starts[shard] on. */
 struct rps_grouping {
-    void *memory;              /* of all arrays here */
-    struct rps_entry *entries; /* [entry_count]: those that are finite */
+    struct rps_entry *entries; /* [entry_count]: those that are finite; the
+                                * other arrays but starts lie behind */
     size_t entry_count;
     size_t group_count;
     uint64_t *keys;         /* [group_count] distinct */

@@ -31,15 +31,6 @@ rps_segment_free(const struct rps_segment *segment)
     return segment->line_count * RPS_LINE_KEYS - 1 - segment->count;
 }
 
-/** Whether the hash begins as all in this segment do. */
-static inline bool
-rps_segment_holds(const struct rps_index *index,
-        const struct rps_segment *segment, uint64_t hash)
-{
-    return (hash << index->skip) >> 1 >> (63 - segment->depth) ==
-           segment->first;
-}
-
 /** Keys may lie elsewhere from now on (the lock). */
 static inline void
 rps_index_new_version(struct rps_index *index)

@@ -118,6 +118,16 @@ start_meta_locked(struct rps_apply *apply, struct rps_shard *shard,
     }
 }
 
+/* Always inlined: see prefetch.h. */
+static inline __attribute__((always_inline)) void
+ask_row_locked(const struct rps_apply *apply, const struct rps_shard *shard,
+        struct rps_index_place place)
+{
+    if (place.row != 0) {
+        rps_prefetch(rps_shard_row_locked(shard, place), apply->row_bytes);
+    }
+}
+
 /* Where the keys of a burst lie; row 0: absent. Rows are asked for. */
 static void
 probe_burst_locked(const struct rps_apply *apply, const struct rps_shard *shard,
@@ -141,18 +151,12 @@ probe_burst_locked(const struct rps_apply *apply, const struct rps_shard *shard,
         }
     }
     for (size_t i = 0; i < n; i++) {
-        if (places[i].row != 0) {
-            rps_prefetch(
-                    rps_shard_row_locked(shard, places[i]), apply->row_bytes);
-        }
+        ask_row_locked(apply, shard, places[i]);
     }
     for (size_t i = 0; i < n; i++) {
         if (lanes[i] == RPS_LANE_BEYOND) {
             places[i] = rps_index_find(&shard->index, hashes[i], keys[i]);
-            if (places[i].row != 0) {
-                rps_prefetch(rps_shard_row_locked(shard, places[i]),
-                        apply->row_bytes);
-            }
+            ask_row_locked(apply, shard, places[i]);
         }
     }
 }

@@ -187,18 +187,6 @@ rps_table_hot_keys(struct rps_table *table, size_t max, struct rps_hot_key *out)
     return n;
 }
 
-size_t
-rps_table_live_floats(const struct rps_table *table, uint64_t key)
-{
-    const uint64_t elements = table->spec.dense_elements;
-    const size_t dim = table->spec.dim;
-
-    if (elements == 0 || key < elements / dim) {
-        return dim;
-    }
-    return key == elements / dim ? (size_t)(elements % dim) : 0;
-}
-
 rps_status
 rps_table_check_keys(const struct rps_table *table, size_t n,
         const uint64_t *keys, struct rps_error *error)

@@ -107,7 +107,17 @@ rps_table_shard_of(const struct rps_table *table, uint64_t hash)
 }
 
 /** Elements of a key's row that are used: dim, less in a dense tail. */
-size_t rps_table_live_floats(const struct rps_table *table, uint64_t key);
+static inline size_t
+rps_table_live_floats(const struct rps_table *table, uint64_t key)
+{
+    const uint64_t elements = table->spec.dense_elements;
+    const size_t dim = table->spec.dim;
+
+    if (elements == 0 || key < elements / dim) {
+        return dim;
+    }
+    return key == elements / dim ? (size_t)(elements % dim) : 0;
+}
 
 /** default_value in each live column, zeros behind. row[dim]. */
 void rps_table_default_value(
