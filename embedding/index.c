@@ -47,15 +47,16 @@ line_number(const struct rps_segment *segment, uint64_t hash)
 }
 
 /* The walk of a key from its home: the line, the other of its pair, then
- * those of the next pair, around the segment's end. */
+ * those of the next pair, around the end of the segment's lines[count]. The
+ * line after `line`, which is the `walked`th. */
 static struct rps_index_line *
-line_of_walk(const struct rps_segment *segment, uint32_t home, uint32_t walked)
+next_line(struct rps_index_line *lines, uint32_t count,
+        struct rps_index_line *line, uint32_t walked)
 {
-    const uint32_t pairs = segment->line_count / 2;
-    uint32_t pair = home / 2 + walked / 2;
+    const uint32_t other = (uint32_t)(line - lines) ^ 1;
+    const uint32_t next = other + walked % 2 * 2;
 
-    pair = pair < pairs ? pair : pair - pairs;
-    return &segment->lines[pair * 2 + ((home ^ walked) & 1)];
+    return &lines[next < count ? next : next - count];
 }
 
 /* How far the walk from `home` has come when it reaches `line`. */
@@ -102,22 +103,13 @@ lines_behind(uint64_t door)
                                                 sizeof(struct rps_index_line));
 }
 
-static struct rps_index_line *
-next_line(uint64_t door, struct rps_index_line *line, uint32_t walked)
-{
-    struct rps_index_line *lines = lines_behind(door);
-    const ptrdiff_t count = (ptrdiff_t)(door & UINT16_MAX);
-    ptrdiff_t next = (line - lines) ^ 1;
-
-    next += walked % 2 * 2;
-    return &lines[next < count ? next : next - count];
-}
-
 struct rps_index_line *
 rps_index_next(const struct rps_index *index, uint64_t hash,
         struct rps_index_line *line, uint32_t walked)
 {
-    return next_line(door_to(index, hash), line, walked);
+    const uint64_t door = door_to(index, hash);
+
+    return next_line(lines_behind(door), door & UINT16_MAX, line, walked);
 }
 
 /* By the door alone: the segment itself is another cache miss. */
@@ -125,8 +117,9 @@ struct rps_index_place
 rps_index_find(const struct rps_index *index, uint64_t hash, uint64_t key)
 {
     const uint64_t door = door_to(index, hash);
-    struct rps_index_line *line =
-            lines_behind(door) + rps_index_home_line(hash, door & UINT16_MAX);
+    struct rps_index_line *lines = lines_behind(door);
+    const uint32_t count = door & UINT16_MAX;
+    struct rps_index_line *line = lines + rps_index_home_line(hash, count);
 
     for (uint32_t walked = 0;; walked++) {
         const unsigned lane = lane_of(line, key);
@@ -137,7 +130,7 @@ rps_index_find(const struct rps_index *index, uint64_t hash, uint64_t key)
             return (struct rps_index_place){
                     .line = line, .lane = lane, .row = line->rows[lane]};
         }
-        line = next_line(door, line, walked);
+        line = next_line(lines, count, line, walked);
     }
 }
 
@@ -145,8 +138,7 @@ struct rps_index_place
 rps_segment_insert(struct rps_segment *segment, uint64_t hash, uint64_t key,
         uint32_t row, uint32_t meta)
 {
-    const uint32_t home = line_number(segment, hash);
-    struct rps_index_line *line = line_of_walk(segment, home, 0);
+    struct rps_index_line *line = &segment->lines[line_number(segment, hash)];
     uint32_t walked = 0;
     unsigned lane = 0;
 
@@ -156,8 +148,8 @@ rps_segment_insert(struct rps_segment *segment, uint64_t hash, uint64_t key,
     while (line->rows[lane] != 0) {
         lane++;
         if (lane == RPS_LINE_KEYS) {
+            line = next_line(segment->lines, segment->line_count, line, walked);
             walked++;
-            line = line_of_walk(segment, home, walked);
             lane = 0;
         }
     }
@@ -179,8 +171,8 @@ rps_segment_fill(struct rps_segment *segment, uint8_t *filled, uint64_t hash,
     if (at_home && lane == RPS_LINE_KEYS) {
         return false;
     }
-    for (uint32_t walked = 1; lane == RPS_LINE_KEYS; walked++) {
-        line = line_of_walk(segment, home, walked);
+    for (uint32_t walked = 0; lane == RPS_LINE_KEYS; walked++) {
+        line = next_line(segment->lines, segment->line_count, line, walked);
         lane = filled[line - segment->lines];
     }
     line->keys[lane] = from->keys[from_lane];
@@ -257,17 +249,18 @@ key_that_passed(const struct rps_index *index,
         const struct rps_segment *segment, struct rps_index_line *line)
 {
     const uint32_t hole = (uint32_t)(line - segment->lines);
+    struct rps_index_line *at = line;
     bool full = true;
 
     for (uint32_t walked = 1; full && walked < segment->line_count; walked++) {
-        struct rps_index_line *at = line_of_walk(segment, hole, walked);
+        const struct rps_index_line *before = at;
         struct rps_index_place place;
         /* the first of a pair does not end the search: a key may have
          * walked the other one only */
-        const bool ends =
-                walked % 2 == 1 &&
-                !(is_full(at) && (walked == 1 || is_full(line_of_walk(segment,
-                                                         hole, walked - 1))));
+        bool ends = false;
+        at = next_line(segment->lines, segment->line_count, at, walked - 1);
+        ends = walked % 2 == 1 &&
+               !(is_full(at) && (walked == 1 || is_full(before)));
         place = passed_in_line(index, segment, at, hole);
         if (place.row != 0) {
             return place;
