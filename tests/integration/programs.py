@@ -144,3 +144,14 @@ class Recpsd:
         assert self.process.poll() is None, self.log()
         with self.connect() as connection:
             assert connection.call(wire.PING).status == wire.OK
+
+
+def until(condition, timeout=20):
+    """What condition() answers once that is true."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError("did not come true")

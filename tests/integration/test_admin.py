@@ -47,16 +47,6 @@ def ones(n, dim, *, table_id):
                         table_id=table_id, dim=dim, count=n, learning_rate=0.5)
 
 
-def until(condition, timeout=20):
-    end = time.monotonic() + timeout
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.05)
-    raise AssertionError("did not come true")
-
-
 # ---- probes ----
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/startupz"])
@@ -84,7 +74,7 @@ def test_a_loop_that_stands_still_is_not_live_until_it_goes_on():
     server.process = subprocess.Popen(server.flags, stderr=writer,
                                       env=server.env)
     try:
-        until(server.port_file.exists)
+        programs.until(server.port_file.exists)
         server.port = int(server.port_file.read_text())
         assert server.get("/livez")[0] == 200
         os.set_blocking(writer, False)
@@ -94,7 +84,7 @@ def test_a_loop_that_stands_still_is_not_live_until_it_goes_on():
         os.set_blocking(writer, True)
         with server.connect(greet=False) as connection:
             connection.send(b"y" * 64)
-            status, text, _ = until(
+            status, text, _ = programs.until(
                 lambda: (lambda a: a if a[0] != 200 else None)(
                     server.get("/livez")))
             assert status == 500
@@ -127,14 +117,14 @@ def test_a_server_that_waits_for_its_port_is_live_and_not_started():
         with open(server.log_path, "wb") as log:
             server.process = subprocess.Popen(server.flags, stderr=log,
                                               env=server.env)
-        until(server.admin_file.exists)
+        programs.until(server.admin_file.exists)
         assert server.get("/livez")[0] == 200
         assert server.get("/startupz")[0] == 503
         status, text, _ = server.get("/readyz")
         assert (status, text) == (503, "listening: waiting for the port\n")
         assert metrics(server)("recps_ready") == 0
-    until(server.port_file.exists)
-    until(lambda: server.get("/readyz")[0] == 200)
+    programs.until(server.port_file.exists)
+    programs.until(lambda: server.get("/readyz")[0] == 200)
     assert server.get("/startupz")[0] == 200
     assert server.stop() == 143
     server.folder.cleanup()
@@ -216,7 +206,7 @@ def test_bytes_are_those_of_the_wire(server):
             body = connection._exactly(wire.HEADER.unpack(raw)[4])
             received += len(raw) + len(body)
         # a reply is counted just after it was sent
-        until(lambda: metrics(server)("recps_unsent_bytes") == 0)
+        programs.until(lambda: metrics(server)("recps_unsent_bytes") == 0)
         after = metrics(server)
     for name, wanted in (("recps_received_bytes_total", sent),
                          ("recps_sent_bytes_total", received)):
@@ -230,10 +220,12 @@ def test_a_request_that_waits_is_seen_and_its_time_is_counted(server):
     second = server.connect(role="worker", rank=1, replicas=2)
     words = {"loss": None, "wishes": []}
     first.send_frame(wire.STEP_END, [wire.text({"rank": 0, **words})])
-    until(lambda: metrics(server)("recps_queue_depth", queue="parked") == 1)
+    programs.until(
+        lambda: metrics(server)("recps_queue_depth", queue="parked") == 1)
     assert metrics(server)("recps_queue_depth", queue="requests") == 1
     second.send_frame(wire.STEP_END, [wire.text({"rank": 1, **words})])
-    until(lambda: metrics(server)("recps_queue_depth", queue="parked") == 2)
+    programs.until(
+        lambda: metrics(server)("recps_queue_depth", queue="parked") == 2)
     time.sleep(0.3)
     with server.connect() as chief:  # the job begins: both are answered
         begun = chief.call(wire.RESTORE, [wire.text(
@@ -249,10 +241,11 @@ def test_a_request_that_waits_is_seen_and_its_time_is_counted(server):
                  le="0.268435456", **op) == 0
     first.send_frame(wire.STEP_END, [wire.text({"rank": 0, **words})],
                      step=1, epoch=1)
-    until(lambda: metrics(server)("recps_queue_depth", queue="parked") == 1)
+    programs.until(
+        lambda: metrics(server)("recps_queue_depth", queue="parked") == 1)
     first.close()
     second.close()
-    until(lambda: metrics(server)("recps_queue_depth", queue="requests") == 0)
+    programs.until(lambda: metrics(server)("recps_queue_depth", queue="requests") == 0)
     assert metrics(server)("recps_queue_depth", queue="parked") == 0
 
 
@@ -272,7 +265,7 @@ def test_connections_and_why_they_were_refused_are_counted():
         found = metrics(server)
         assert found("recps_connections_refused_total", reason="bad_frame") == 1
         second.close()
-        until(lambda: metrics(server)("recps_connections") == 0)
+        programs.until(lambda: metrics(server)("recps_connections") == 0)
         silent = server.connect(greet=False)
         assert silent.closed()
         found = metrics(server)
@@ -381,7 +374,7 @@ def test_a_flood_of_silent_connections_is_bounded_and_waited_out(server):
     assert server.get("/livez", timeout=60)[0] == 200
     for sock in silent:
         sock.close()
-    until(lambda: len(os.listdir(folder)) <= before + 2)
+    programs.until(lambda: len(os.listdir(folder)) <= before + 2)
 
 
 def test_connections_that_drip_are_cut_when_others_wait(server):

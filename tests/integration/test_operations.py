@@ -24,16 +24,6 @@ pytestmark = pytest.mark.skipif(
 LOOPBACK = "127.0.0.1:0"
 
 
-def until(condition, timeout=20):
-    end = time.monotonic() + timeout
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError("did not come true")
-
-
 def push(connection, table, number, step=0):
     return connection.call(wire.PUSH, [
         wire.section(wire.KEYS, struct.pack("<Q", 7), table_id=table, count=1),
@@ -197,7 +187,7 @@ def test_a_server_that_is_told_to_stop_serves_on_for_a_while():
     with programs.Recpsd("--drain-delay", "1.5", admin=LOOPBACK) as server:
         old = server.connect()
         server.process.send_signal(signal.SIGTERM)
-        status, text, _ = until(
+        status, text, _ = programs.until(
             lambda: (lambda a: a if a[0] != 200 else None)(
                 server.get("/readyz")))
         assert (status, text) == (503, "draining: SIGTERM\n")
@@ -237,7 +227,7 @@ def test_requests_that_come_while_it_drains_are_told_to_retry():
         time.sleep(0.3)
         server.process.send_signal(signal.SIGTERM)
         server.wait_for_log("stopping")
-        reply = until(lambda: (lambda r: r if r.status != wire.OK else None)(
+        reply = programs.until(lambda: (lambda r: r if r.status != wire.OK else None)(
             other.call(wire.PING)))
         assert reply.status == wire.RETRY_LATER
         assert "stopping (SIGTERM)" in reply.text
@@ -311,7 +301,7 @@ class Job:
         return exposition.Metrics(self.servers[index].get("/metrics")[1])
 
     def __enter__(self):
-        until(lambda: self.metrics(1)("recps_step") > 3)
+        programs.until(lambda: self.metrics(1)("recps_step") > 3)
         return self
 
     def __exit__(self, *_):
@@ -345,10 +335,10 @@ def test_usr1_saves_once_and_the_job_goes_on(tmp_path):
     with Job(tmp_path, "sync") as job:
         server = job.servers[1]
         server.process.send_signal(signal.SIGUSR1)
-        until(lambda: job.metrics(1)("recps_checkpoints_total") == 1)
+        programs.until(lambda: job.metrics(1)("recps_checkpoints_total") == 1)
         server.wait_for_log("stop_time: a stop that saves takes about")
         step = job.metrics(1)("recps_step")
-        until(lambda: job.metrics(1)("recps_step") > step + 20)
+        programs.until(lambda: job.metrics(1)("recps_step") > step + 20)
         found = job.metrics(1)
         assert found("recps_checkpoints_total") == 1
         assert found("recps_checkpoint_bytes") > 1000
@@ -396,7 +386,7 @@ class Stuck:
     def __enter__(self):
         self.server.process = subprocess.Popen(
             self.server.flags, stderr=self.writer, env=self.server.env)
-        until(self.server.port_file.exists)
+        programs.until(self.server.port_file.exists)
         self.server.port = int(self.server.port_file.read_text())
         self.pusher = self.server.connect()
         self.other = self.server.connect()  # on the second loop
@@ -412,7 +402,7 @@ class Stuck:
             wire.section(wire.ROWS, struct.pack("<2f", float("nan"), 1),
                          table_id=table, dim=2, count=1, learning_rate=0.5)])
         os.set_blocking(self.reader, False)
-        until(lambda: self.metrics()("recps_queue_depth", queue="requests"))
+        programs.until(lambda: self.metrics()("recps_queue_depth", queue="requests"))
         return self
 
     def metrics(self):
@@ -427,7 +417,7 @@ class Stuck:
             except BlockingIOError:
                 pass
             return condition()
-        return until(drained)
+        return programs.until(drained)
 
     def __exit__(self, *_):
         self.pusher.close()
@@ -452,7 +442,7 @@ def test_while_it_restores_a_server_is_live_and_not_ready():
         assert server.get("/startupz")[0] == server.get("/readyz")[0] == 200
         stuck.other.send_frame(wire.RESTORE, [wire.text(
             {"epoch": 1, "step": 0, "replicas": 1})])
-        until(lambda: server.get("/startupz")[0] == 503)
+        programs.until(lambda: server.get("/startupz")[0] == 503)
         status, text, _ = server.get("/readyz")
         assert status == 503
         assert re.fullmatch(r"restore: a checkpoint is being restored since "
@@ -477,9 +467,9 @@ def test_a_loop_that_waits_while_a_checkpoint_is_written_is_live(tmp_path):
     with Stuck("--checkpoint-dir", str(tmp_path),
                "--live-timeout", "0.5") as stuck:
         server = stuck.server
-        until(lambda: server.get("/livez")[0] == 500)
+        programs.until(lambda: server.get("/livez")[0] == 500)
         stuck.other.send_frame(wire.SAVE, [wire.text({"action": "prepare"})])
-        until(lambda: server.get("/livez")[0] == 200)
+        programs.until(lambda: server.get("/livez")[0] == 200)
         text = server.get("/livez?verbose")[1]
         assert "; a checkpoint is being written since" in text
         assert stuck.metrics()("recps_checkpoint_in_progress", what="save") == 1
@@ -537,7 +527,7 @@ def test_the_journal_gets_priorities(tmp_path, own):
             [str(programs.RECPSD), "--bind", LOOPBACK, "--port-file",
              str(tmp_path / "port")], stderr=log, env=programs.environment(
                  JOURNAL_STREAM=f"{status.st_dev}:{inode}"))
-        until((tmp_path / "port").exists)
+        programs.until((tmp_path / "port").exists)
         process.terminate()
         assert process.wait(20) == 143
     lines = (tmp_path / "log").read_text().splitlines()
