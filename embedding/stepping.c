@@ -75,18 +75,19 @@ refuse_sum(struct rps_apply *apply, size_t group)
 
 /* A key without a row. True: it has one now. */
 static bool
-create_locked(struct rps_apply *apply, size_t shard_index, size_t i,
+create_locked(struct rps_apply *apply, const struct slice *slice, size_t i,
         struct rps_index_place *place_out)
 {
     const struct rps_combined *combined = &apply->combined[i];
 
     switch (rps_room_create_locked(
-            &apply->room, shard_index, apply->slice_start + i, place_out)) {
+            &apply->room, slice->shard, slice->start + i, place_out)) {
     case RPS_ROOM_CREATED:
         return true;
     case RPS_ROOM_UNADMITTED:
-        rps_admit_count_locked(apply->table, &apply->table->shards[shard_index],
-                combined->hash, combined->key, combined->uses);
+        rps_admit_count_locked(apply->table,
+                &apply->table->shards[slice->shard], combined->hash,
+                combined->key, combined->uses);
         apply->report->unadmitted++;
         return false;
     default:
@@ -163,8 +164,8 @@ probe_burst_locked(const struct rps_apply *apply, const struct rps_shard *shard,
 
 /* Rows for the keys of a burst that have none. created[n]: which. */
 static void
-create_burst_locked(struct rps_apply *apply, size_t shard_index, size_t start,
-        size_t n, struct rps_index_place *places, bool *created)
+create_burst_locked(struct rps_apply *apply, const struct slice *slice,
+        size_t start, size_t n, struct rps_index_place *places, bool *created)
 {
     const struct rps_combined *combined = apply->combined + start;
 
@@ -173,10 +174,9 @@ create_burst_locked(struct rps_apply *apply, size_t shard_index, size_t start,
         if (combined[i].gradient == NULL) {
             places[i].row = 0;
             rps_room_refuse_locked(
-                    &apply->room, shard_index, apply->slice_start + start + i);
+                    &apply->room, slice->shard, slice->start + start + i);
         } else if (places[i].row == 0) {
-            created[i] =
-                    create_locked(apply, shard_index, start + i, &places[i]);
+            created[i] = create_locked(apply, slice, start + i, &places[i]);
         }
     }
 }
@@ -202,7 +202,7 @@ find_burst_locked(struct rps_apply *apply, const struct slice *slice,
         lines = fresh;
     }
     probe_burst_locked(apply, shard, lines, slice->start + start, n, places);
-    create_burst_locked(apply, slice->shard, start, n, places, created);
+    create_burst_locked(apply, slice, start, n, places, created);
     for (size_t i = 0; i < n && version != rps_index_version(&shard->index);
             i++) {
         if (places[i].row != 0) {
@@ -265,7 +265,6 @@ step_slice(struct rps_apply *apply, const struct slice *slice)
 {
     struct rps_shard *shard = &apply->table->shards[slice->shard];
 
-    apply->slice_start = slice->start;
     for (size_t i = 0; i < slice->count; i++) {
         combine(apply, slice->start + i, i);
     }

@@ -25,12 +25,11 @@ struct rps_apply {
     uint64_t *uses; /* [groups] multiplicities, or NULL: all are admitted */
     uint64_t tick;  /* to stamp with */
     struct rps_step step;
-    float *sums;        /* [slice_keys][dim] */
-    float *scratch;     /* of rps_step_row() */
-    size_t row_bytes;   /* that a step reads and writes */
-    size_t slice_keys;  /* <= RPS_SLICE_KEYS: as many as sums[] has room for */
-    size_t slice_start; /* first group of the slice at hand */
-    bool borrows;       /* a key's only gradient is its step's as it lies */
+    float *sums;       /* [slice_keys][dim] */
+    float *scratch;    /* of rps_step_row() */
+    size_t row_bytes;  /* that a step reads and writes */
+    size_t slice_keys; /* <= RPS_SLICE_KEYS: as many as sums[] has room for */
+    bool borrows;      /* a key's only gradient is its step's as it lies */
     struct rps_combined combined[RPS_SLICE_KEYS]; /* of the slice at hand */
 };
 
