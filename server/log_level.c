@@ -33,8 +33,11 @@ rps_serve_log_level(struct rps_request *request)
     const enum rps_log_level was = rps_log_least();
     json_t *object = NULL;
     const json_t *level;
-    rps_status status = rps_request_json(request, &object);
+    rps_status status = RPS_OK;
 
+    if (rps_message_find(request->message, RPS_SECTION_TEXT, 0) != NULL) {
+        status = rps_request_json(request, &object);
+    }
     if (status != RPS_OK) {
         return status;
     }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/cli/tool.h"
 
+#include "base/tls.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -115,11 +117,19 @@ rps_tool_settings(const struct rps_tool_call *call, const char *tool,
         rps_client_options *settings)
 {
     const struct rps_options *options = call->options;
+    const struct rps_tls_files files = {.cert = options->tls_cert,
+            .key = options->tls_key,
+            .ca = options->tls_ca};
+    struct rps_error error = {{0}};
 
     if (options->cluster.ps_count == 0) {
         return rps_tool_fail(RPS_TOOL_USAGE, tool,
                 "no parameter server is known: give --ps-hosts "
                 "host:port,…, TF_CONFIG or TF_CONFIG_FILE");
+    }
+    if (rps_tls_is_asked(&files) &&
+            rps_tls_check_given(RPS_TLS_CLIENT, &files, &error) != RPS_OK) {
+        return rps_tool_fail(RPS_TOOL_USAGE, tool, "%s", error.text);
     }
     rps_client_options_init(settings);
     settings->cluster = &options->cluster;
