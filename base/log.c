@@ -192,6 +192,23 @@ line_json(struct rps_text *line, enum rps_log_level level, const char *event,
     json_decref(object);
 }
 
+/* A line stays one, and a terminal does nothing that a peer's text says. */
+static void
+add_plain(struct rps_text *line, const char *words)
+{
+    for (; *words != '\0'; words++) {
+        const unsigned char c = (unsigned char)*words;
+
+        if (c == '\n') {
+            rps_text_add(line, "\\n");
+        } else if (c < 0x20 || c == 0x7f) {
+            rps_text_add(line, "\\x%02x", c);
+        } else {
+            rps_text_add_bytes(line, words, 1);
+        }
+    }
+}
+
 static void
 line_text(struct rps_text *line, enum rps_log_level level, const char *event,
         const char *words)
@@ -199,23 +216,19 @@ line_text(struct rps_text *line, enum rps_log_level level, const char *event,
     char stamp[40];
 
     stamp_now(stamp);
-    rps_text_add(
-            line, "%s %s %s: %s\n", stamp, level_names[level], event, words);
+    rps_text_add(line, "%s %s %s: ", stamp, level_names[level], event);
+    add_plain(line, words);
+    rps_text_add(line, "\n");
 }
 
-void
-rps_log(enum rps_log_level level, const char *event, const char *format, ...)
+static void __attribute__((format(printf, 3, 0)))
+write_line(enum rps_log_level level, const char *event, const char *format,
+        va_list args)
 {
     struct rps_text line = {0};
     char words[2048];
-    va_list args;
 
-    if (level < rps_log_least()) {
-        return;
-    }
-    va_start(args, format);
     vsnprintf(words, sizeof(words), format, args);
-    va_end(args);
     if (atomic_load_explicit(&to_journal, memory_order_relaxed)) {
         rps_text_add(&line, "<%d>", priorities[level]);
     }
@@ -230,4 +243,26 @@ rps_log(enum rps_log_level level, const char *event, const char *format, ...)
         fwrite(line.bytes, 1, line.length, stderr);
     }
     rps_text_finish(&line);
+}
+
+void
+rps_log(enum rps_log_level level, const char *event, const char *format, ...)
+{
+    va_list args;
+
+    if (level >= rps_log_least()) {
+        va_start(args, format);
+        write_line(level, event, format, args);
+        va_end(args);
+    }
+}
+
+void
+rps_log_asked(const char *event, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    write_line(RPS_LOG_INFO, event, format, args);
+    va_end(args);
 }

@@ -55,4 +55,13 @@ void rps_log_identity(const char *role, uint32_t index);
 void rps_log(enum rps_log_level level, const char *event, const char *format,
         ...) __attribute__((format(printf, 3, 4)));
 
+/**
+ * The same of what somebody asked for just now (SIGQUIT): whatever the least
+ * level is.
+ *
+ * Threads: any; a line is written whole.
+ */
+void rps_log_asked(const char *event, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+
 #endif /* RPS_BASE_LOG_H */

@@ -70,14 +70,39 @@ pack_workers(const rps_cluster *cluster)
                    : json_sprintf("%u?", cluster->workers_listed);
 }
 
+/* JSON is UTF-8; a name in an address need not be. */
 static void
-print_json(const rps_cluster *cluster, const char *own, const char *fingerprint)
+add_more(json_t *object, const struct rps_check_more *more)
 {
-    print_object(json_pack("{s:s, s:s, s:I, s:I, s:o, s:s, s:s, s:s}",
+    const struct {
+        const char *name;
+        const char *text;
+    } parts[] = {{"listen", more->listen}, {"auth", more->auth},
+            {"admin", more->admin}};
+
+    for (size_t i = 0; object != NULL && i < sizeof(parts) / sizeof(parts[0]);
+            i++) {
+        json_t *text = json_string(parts[i].text);
+
+        json_object_set_new(object, parts[i].name,
+                text != NULL ? text : json_string("(not UTF-8)"));
+    }
+}
+
+static void
+print_json(const rps_cluster *cluster, const char *own, const char *fingerprint,
+        const struct rps_check_more *more)
+{
+    json_t *object = json_pack("{s:s, s:s, s:I, s:I, s:o, s:s, s:s, s:s}",
             "verdict", "accept", "role", rps_role_str(cluster->role), "index",
             (json_int_t)cluster->index, "n_ps", (json_int_t)cluster->ps_count,
             "n_worker", pack_workers(cluster), "chief", chief_of(cluster),
-            "own_address", own, "fingerprint", fingerprint));
+            "own_address", own, "fingerprint", fingerprint);
+
+    if (more != NULL) {
+        add_more(object, more);
+    }
+    print_object(object);
 }
 
 static void
@@ -92,7 +117,18 @@ print_notes(const char *notes)
 }
 
 int
-rps_check_config_print(const struct rps_options *options)
+rps_check_config_refuse(const struct rps_options *options, int exit_code,
+        const char *code, const char *words)
+{
+    if (options->json) {
+        print_object(pack_refusal(code, words));
+    }
+    return exit_code;
+}
+
+int
+rps_check_config_print(
+        const struct rps_options *options, const struct rps_check_more *more)
 {
     const rps_cluster *cluster = &options->cluster;
     const char *own = cluster->own_address == NULL ? "-" : cluster->own_address;
@@ -102,7 +138,7 @@ rps_check_config_print(const struct rps_options *options)
     (void)snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
             cluster->fingerprint);
     if (options->json) {
-        print_json(cluster, own, fingerprint);
+        print_json(cluster, own, fingerprint, more);
         return 0;
     }
     (void)printf("role: %s\nindex: %u\nn_ps: %u\n", rps_role_str(cluster->role),
@@ -114,5 +150,9 @@ rps_check_config_print(const struct rps_options *options)
     }
     (void)printf("chief: %s\nown_address: %s\nfingerprint: %s\n",
             chief_of(cluster), own, fingerprint);
+    if (more != NULL) {
+        (void)printf("listen: %s\nauth: %s\nadmin: %s\n", more->listen,
+                more->auth, more->admin);
+    }
     return 0;
 }

@@ -18,6 +18,8 @@
 /* Programs that are no member of the job. */
 #define TOOLS (RPS_SCOPE_TOOL | RPS_SCOPE_LAUNCH)
 
+static const char tf_config_event[] = "tf_config";
+
 bool
 rps_option_given(const struct rps_options *options, const char *name)
 {
@@ -25,6 +27,29 @@ rps_option_given(const struct rps_options *options, const char *name)
 
     return def != NULL && options->origins != NULL &&
            options->origins[def - rps_option_table] != RPS_ORIGIN_DEFAULT;
+}
+
+static void
+say(const struct rps_reader *reader, enum rps_log_level level,
+        const char *event, const char *words)
+{
+    const struct rps_options *options = reader->options;
+    const bool is_json =
+            reader->logs ||
+            ((reader->scope & TOOLS) == 0 && options->log_format != NULL &&
+                    strcmp(options->log_format, "json") == 0);
+
+    if (options->quiet) {
+        return;
+    }
+    if (is_json && !options->check_config) {
+        rps_log_init(rps_log_least(), RPS_LOG_JSON);
+        rps_log(level, event, "%s", words);
+    } else if (event == tf_config_event) { /* its words say what they are of */
+        (void)fprintf(stderr, "%s\n", words);
+    } else {
+        (void)fprintf(stderr, "%s: %s\n", reader->program, words);
+    }
 }
 
 int
@@ -37,10 +62,44 @@ rps_reader_refuse(
     va_start(arguments, format);
     (void)vsnprintf(words, sizeof(words), format, arguments);
     va_end(arguments);
-    (void)fprintf(stderr, "%s: %s\n", reader->program, words);
+    say(reader, RPS_LOG_ERROR, code == RPS_EXIT_USAGE ? "bad_option" : "start",
+            words);
     free(reader->options->refusal);
     reader->options->refusal = strdup(words);
     return code;
+}
+
+/* Is this argument --log-format with the value json? `next` may be NULL. */
+static bool
+asks_json(const char *argument, const char *next)
+{
+    static const char *const names[] = {"--log-format", "--log_format"};
+    bool asks = false;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const size_t length = strlen(names[i]);
+
+        if (strncmp(argument, names[i], length) == 0) {
+            asks = strcmp(argument + length, "=json") == 0 ||
+                   (argument[length] == '\0' && next != NULL &&
+                           strcmp(next, "json") == 0);
+        }
+    }
+    return asks;
+}
+
+/* Who reads JSON reads nothing else: asked before the options are read, for
+ * one of them may be what is refused. */
+static bool
+wants_json_lines(const struct rps_reader *reader)
+{
+    const char *variable = getenv("RECPS_LOG_FORMAT");
+    bool wants = variable != NULL && strcmp(variable, "json") == 0;
+
+    for (int i = 1; i < reader->argc; i++) {
+        wants = wants || asks_json(reader->argv[i], reader->argv[i + 1]);
+    }
+    return wants && (reader->scope & TOOLS) == 0;
 }
 
 /* Variables of the build, of its tests and of `recps launch`. */
@@ -65,6 +124,7 @@ warn_of_variable(const struct rps_reader *reader, const char *entry)
     char written[RPS_OPTION_NAME_MAX];
     char name[RPS_OPTION_NAME_MAX];
     char variable[RPS_OPTION_NAME_MAX];
+    char words[RPS_ERROR_BYTES];
     struct rps_quoted quoted;
     const size_t length = strcspn(entry, "=");
     const char *meant = NULL;
@@ -82,13 +142,13 @@ warn_of_variable(const struct rps_reader *reader, const char *entry)
         return;
     }
     meant = rps_option_meant(name, RPS_SCOPE_JOB, false);
-    (void)fprintf(stderr, "%s: warning: variable %s is no option",
-            reader->program, rps_printable(&quoted, written));
-    if (meant != NULL) {
-        (void)fprintf(stderr, "; did you mean %s?",
-                rps_option_variable(meant, variable));
-    }
-    (void)fputc('\n', stderr);
+    (void)snprintf(words, sizeof(words),
+            "warning: variable %s is no option%s%s%s",
+            rps_printable(&quoted, written),
+            meant != NULL ? "; did you mean " : "",
+            meant != NULL ? rps_option_variable(meant, variable) : "",
+            meant != NULL ? "?" : "");
+    say(reader, RPS_LOG_WARN, "bad_variable", words);
 }
 
 static int
@@ -184,7 +244,7 @@ resolve(const struct rps_reader *reader)
     if (error.message == NULL) {
         return rps_reader_refuse(reader, RPS_EXIT_MEMORY, "out of memory");
     }
-    (void)fprintf(stderr, "%s\n", error.message);
+    say(reader, RPS_LOG_ERROR, tf_config_event, error.message);
     options->refusal = strdup(error.message);
     if (options->check_config && options->json) {
         rps_check_config_refused(&error);
@@ -247,6 +307,73 @@ check_memory(const struct rps_reader *reader)
             (unsigned long long)(RPS_MEMORY_LIMIT_MIN >> 20));
 }
 
+/* What is given as longer than all is a slip; a default gives way to it. */
+static int
+check_drain(const struct rps_reader *reader)
+{
+    const struct rps_options *options = reader->options;
+
+    if ((reader->scope & (RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH)) == 0 ||
+            !rps_option_given(options, "drain_delay") ||
+            options->drain_delay <= options->drain_timeout) {
+        return RPS_EXIT_GO_ON;
+    }
+    return rps_reader_refuse(reader, RPS_EXIT_USAGE,
+            "--drain-delay is %g s and --drain-timeout %g s: the end is over "
+            "before the delay; the delay must be the shorter one",
+            options->drain_delay, options->drain_timeout);
+}
+
+/* It is said in logs and in JSON, and compared by others. */
+static int
+check_job_id(const struct rps_reader *reader)
+{
+    const char *text = reader->options->job_id;
+    json_t *string = json_string(text);
+    const bool is_utf8 = string != NULL;
+    struct rps_quoted quoted;
+    const char *at = text;
+
+    json_decref(string);
+    while ((unsigned char)*at >= 0x20 && *at != 0x7f) {
+        at++;
+    }
+    if (is_utf8 && *at == '\0') {
+        return RPS_EXIT_GO_ON;
+    }
+    return rps_reader_refuse(reader, RPS_EXIT_USAGE,
+            "--job-id is %s: it must be UTF-8 text without control characters "
+            "(line ends, tabs, ...)",
+            rps_quote(&quoted, text));
+}
+
+/* An empty text would be the main port's default. */
+static int
+check_admin(const struct rps_reader *reader)
+{
+    if ((reader->scope & (RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH)) == 0 ||
+            reader->options->admin[0] != '\0') {
+        return RPS_EXIT_GO_ON;
+    }
+    return rps_reader_refuse(reader, RPS_EXIT_USAGE,
+            "--admin is empty: give host:port, or off for no admin port");
+}
+
+static int
+check_values(const struct rps_reader *reader)
+{
+    int (*const checks[])(const struct rps_reader *reader) = {
+            check_memory, check_drain, check_job_id, check_admin};
+    int code = RPS_EXIT_GO_ON;
+
+    for (size_t i = 0;
+            code == RPS_EXIT_GO_ON && i < sizeof(checks) / sizeof(checks[0]);
+            i++) {
+        code = checks[i](reader);
+    }
+    return code;
+}
+
 int
 rps_options_read(struct rps_options *options, uint32_t scope,
         const char *program, const char *usage, bool stop_at_operand, int argc,
@@ -261,13 +388,16 @@ rps_options_read(struct rps_options *options, uint32_t scope,
             .stop_at_operand = stop_at_operand,
             .argc = argc,
             .argv = argv};
+    const bool quiet = options->quiet;
     int code = RPS_EXIT_GO_ON;
 
+    reader.logs = wants_json_lines(&reader);
     rps_cluster_options_init(&cluster);
     cluster.task_optional = (scope & TOOLS) != 0;
     if (!rps_options_default(options)) {
         return rps_reader_refuse(&reader, RPS_EXIT_MEMORY, "out of memory");
     }
+    options->quiet = quiet;
     code = rps_flags_read(&reader);
     if (code == RPS_EXIT_GO_ON) {
         code = read_variables(&reader);
@@ -276,7 +406,7 @@ rps_options_read(struct rps_options *options, uint32_t scope,
         code = resolve(&reader);
     }
     if (code == RPS_EXIT_GO_ON) {
-        code = check_memory(&reader);
+        code = check_values(&reader);
     }
     if (code == RPS_EXIT_GO_ON && !options->check_config) {
         log_notes(options, scope); /* --check-config prints them */

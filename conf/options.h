@@ -112,11 +112,12 @@ struct rps_options {
 
     /* not from the table */
     rps_cluster cluster;
+    bool quiet; /* set before reading: what is refused is kept, not printed */
     bool check_config; /* recpsd --check-config */
     bool json;         /* --json */
     int argc;          /* what is left: subcommands, operands after "--" */
     char **argv;
-    char *refusal; /* what was printed where reading failed, or NULL */
+    char *refusal; /* why reading failed, or NULL */
     void *owned;
 };
 
@@ -135,7 +136,8 @@ bool rps_option_given(const struct rps_options *options, const char *name);
  * Read flags (the guide's host flags, --tf-config, --num-ps, --num-workers,
  * --allow-unknown-roles, --check-config, --json, --help, --version, and the
  * table's options of this scope), environment and "recps" object; resolve
- * the cluster. Everything but success prints to stderr (or the answer of
+ * the cluster. Everything but success prints to stderr, as a line of the log
+ * where a daemon's or trainer's --log-format is json (or the answer of
  * --help, --version to stdout) and is an exit code:
  * -1: go on; 0: --help or --version was answered; 64: bad option; 78:
  * TF_CONFIG or "recps" object refused. With check_config set, 78's verdict
@@ -159,7 +161,22 @@ void rps_options_finish(struct rps_options *options);
  */
 json_t *rps_options_json(const struct rps_options *options, uint32_t scope);
 
-/** recpsd --check-config: print the resolution (text or JSON); returns 0. */
-int rps_check_config_print(const struct rps_options *options);
+/** What the daemon adds to the resolution: where it would listen, whom it would
+ * ask for what, its admin port. */
+struct rps_check_more {
+    const char *listen;
+    const char *auth;
+    const char *admin;
+};
+
+/** recpsd --check-config: print the resolution (text or JSON) and what is
+ * added, or NULL; returns 0. */
+int rps_check_config_print(
+        const struct rps_options *options, const struct rps_check_more *more);
+
+/** The same of a refusal that is none of the cluster's: the verdict, as JSON
+ * where that was asked for; returns `exit_code`. */
+int rps_check_config_refuse(const struct rps_options *options, int exit_code,
+        const char *code, const char *words);
 
 #endif /* RPS_CONF_OPTIONS_H */

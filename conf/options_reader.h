@@ -19,12 +19,14 @@ struct rps_reader {
     const char *program;
     const char *usage;
     bool stop_at_operand;
+    bool logs; /* refusals are lines of the log, which is JSON */
     int argc;
     char **argv;
     int at; /* of the argument in hand */
 };
 
-/** "PROGRAM: words" on stderr, kept in options->refusal; returns `code`. */
+/** "PROGRAM: words" on stderr, or a line of the log, unless options->quiet;
+ * kept in options->refusal; returns `code`. */
 int rps_reader_refuse(const struct rps_reader *reader, int code,
         const char *format, ...) __attribute__((format(printf, 3, 4)));
 

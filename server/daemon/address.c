@@ -127,7 +127,8 @@ add_resolved(
     int rc = getaddrinfo(host, NULL, &hints, &list);
 
     if (rc != 0) {
-        return rps_fail(error, RPS_E_INVAL, "%s: %s", host, gai_strerror(rc));
+        return rps_fail(error, RPS_E_RETRY_LATER,
+                "the name %s does not resolve: %s", host, gai_strerror(rc));
     }
     for (struct addrinfo *ai = list; ai != NULL; ai = ai->ai_next) {
         struct rps_listen_address *slot = &plan->addresses[plan->count];

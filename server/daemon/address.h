@@ -33,7 +33,8 @@ struct rps_listen_plan {
 
 /**
  * bind: "host:port" of --bind, "" = not given. own: own entry, NULL = none.
- * INVAL says what cannot be read or resolved.
+ * INVAL says what cannot be read; RETRY_LATER: a name does not resolve, which
+ * may be otherwise soon.
  */
 rps_status rps_listen_plan_make(struct rps_listen_plan *plan, const char *bind,
         const char *own, struct rps_error *error);

@@ -7,6 +7,7 @@
 #include "server/daemon/notify.h"
 #include "server/daemon/pages.h"
 #include "server/daemon/peer_log.h"
+#include "server/daemon/port_file.h"
 #include "server/daemon/process.h"
 #include "server/daemon/signals.h"
 #include "server/daemon/stat_times.h"
@@ -21,6 +22,9 @@
 #include <unistd.h>
 
 #define SPARE_FILES 64u /* beside the connections: files, loops, log */
+/* A process group gets a terminal's signal, and its parent hands it on: closer
+ * than this, two are one. */
+#define SAME_SIGNAL_MS 250u
 
 static void
 on_service_event(void *context, int level, const char *event, const char *text)
@@ -63,22 +67,29 @@ check_role(const struct rps_cluster *cluster)
     return RPS_EXIT_CONFIG;
 }
 
-static int
-check_address(const struct rps_options *options, struct rps_listen_plan *plan)
+int
+rps_daemon_check_address(
+        const struct rps_options *options, struct rps_listen_plan *plan)
 {
     struct rps_error error = {.text = ""};
-    bool own_bind = options->bind != NULL && options->bind[0] != '\0';
+    const bool own_bind = options->bind != NULL && options->bind[0] != '\0';
+    const rps_status status = rps_listen_plan_make(
+            plan, options->bind, options->cluster.own_address, &error);
 
-    if (rps_listen_plan_make(plan, options->bind, options->cluster.own_address,
-                &error) != RPS_OK) {
-        rps_log(RPS_LOG_ERROR, "bad_address", "%s", error.text);
-        return own_bind ? RPS_EXIT_USAGE : RPS_EXIT_CONFIG;
+    if (status != RPS_OK) {
+        rps_log(RPS_LOG_ERROR, "bad_address", "%s: %s",
+                own_bind ? "--bind" : "the own entry of the cluster",
+                error.text);
+        return status == RPS_E_RETRY_LATER ? RPS_EXIT_AGAIN
+               : own_bind                  ? RPS_EXIT_USAGE
+                                           : RPS_EXIT_CONFIG;
     }
     if (plan->port == 0 &&
             (options->port_file == NULL || options->port_file[0] == '\0')) {
         rps_log(RPS_LOG_ERROR, "bad_address",
-                "port 0 takes any port: give --port-file, so that it can be "
-                "found");
+                "%s: port 0 takes any port: give --port-file, so that it can "
+                "be found",
+                own_bind ? "--bind" : "the own entry of the cluster");
         return RPS_EXIT_USAGE;
     }
     return RPS_EXIT_OK;
@@ -122,7 +133,7 @@ write_port_file(const char *path, uint16_t port)
         return RPS_EXIT_OK;
     }
     if (rps_port_file_write(path, port, &error) != RPS_OK) {
-        rps_log(RPS_LOG_ERROR, "port_file", "%s", error.text);
+        rps_log(RPS_LOG_ERROR, "port_file", "--port-file: %s", error.text);
         return RPS_EXIT_USAGE;
     }
     return RPS_EXIT_OK;
@@ -144,7 +155,12 @@ open_listener(struct rps_daemon *daemon, const struct rps_listen_plan *plan)
             return RPS_EXIT_OK;
         }
         if (status != RPS_E_RETRY_LATER) {
-            rps_log(RPS_LOG_ERROR, "listen_failed", "%s", error.text);
+            rps_log(RPS_LOG_ERROR, "listen_failed", "%s%s",
+                    daemon->options->bind != NULL &&
+                                    daemon->options->bind[0] != '\0'
+                            ? "--bind: "
+                            : "",
+                    error.text);
             return daemon->options->bind != NULL &&
                                    daemon->options->bind[0] != '\0'
                            ? RPS_EXIT_USAGE
@@ -184,40 +200,16 @@ check_memory_limit(const struct rps_daemon *daemon)
     }
 }
 
-/* "off" is 0. One that nobody asked for gives way to another's. */
-static int
-start_admin(struct rps_daemon *daemon)
+/* What the admin thread may look at, and what it is warned of. */
+static void
+prepare_view(struct rps_daemon *daemon)
 {
-    const struct rps_options *options = daemon->options;
-    struct rps_error error = {.text = ""};
-    rps_status status;
-
-    daemon->view.options = options;
+    daemon->view.options = daemon->options;
     daemon->view.service = daemon->service;
     daemon->view.shared = &daemon->shared;
     daemon->view.memory_max =
             rps_cgroup_memory_max("/proc/self/cgroup", "/sys/fs/cgroup");
     check_memory_limit(daemon);
-    if (strcmp(options->admin, "off") == 0) {
-        return RPS_EXIT_OK;
-    }
-    status = rps_admin_start(
-            &daemon->admin, options->admin, &daemon->view, &error);
-    if (status == RPS_OK) {
-        return write_port_file(
-                options->admin_port_file, rps_admin_port(daemon->admin));
-    }
-    if (status == RPS_E_RETRY_LATER && !rps_option_given(options, "admin")) {
-        rps_log(RPS_LOG_WARN, "admin_off",
-                "%s; going on without probes and metrics: give --admin "
-                "HOST:PORT, or --admin off",
-                error.text);
-        return RPS_EXIT_OK;
-    }
-    rps_log(RPS_LOG_ERROR, "admin_failed", "--admin: %s", error.text);
-    return status == RPS_E_INVAL         ? RPS_EXIT_USAGE
-           : status == RPS_E_RETRY_LATER ? RPS_EXIT_AGAIN
-                                         : RPS_EXIT_INTERNAL;
 }
 
 static int
@@ -332,16 +324,35 @@ say_started(const struct rps_daemon *daemon)
 
 /* ---- signals, and what is looked at every second ---- */
 
+/* Who read them would take a stranger's port for ours. */
+static void
+remove_port_files(const struct rps_daemon *daemon)
+{
+    if (daemon->listening[0] != '\0') {
+        rps_port_file_remove(daemon->options->port_file, daemon->port);
+    }
+    if (daemon->admin != NULL) {
+        rps_port_file_remove(daemon->options->admin_port_file,
+                rps_admin_port(daemon->admin));
+    }
+}
+
 static void
 on_stop_signal(struct rps_daemon *daemon, int signal_number)
 {
     const char *name = signal_number == SIGTERM ? "SIGTERM" : "SIGINT";
 
     if (daemon->stopping != RPS_STOPPING_NOT) {
+        if (daemon->by_signal &&
+                rps_clock_ms() - daemon->stop_since_ms < SAME_SIGNAL_MS) {
+            return;
+        }
         rps_log(RPS_LOG_WARN, "stopped", "%s again: stopping at once", name);
         rps_peer_log_rest(true);
+        remove_port_files(daemon);
         _exit(RPS_EXIT_SIGNAL + signal_number);
     }
+    daemon->by_signal = true;
     rps_daemon_stop(daemon, RPS_EXIT_SIGNAL + signal_number, name, true);
 }
 
@@ -461,6 +472,7 @@ on_tick(evutil_socket_t fd, short what, void *context)
     watch_loops(daemon);
     tell_status(daemon);
     say_stop_time(daemon);
+    rps_daemon_retry_admin(daemon);
 }
 
 /* systemd restarts a service that does not say this in time. */
@@ -540,14 +552,22 @@ close_fd(int fd)
 
 /* Says what dies with this process: nobody else can know it. */
 static void
-say_unsaved(struct rps_service *service)
+say_unsaved(const struct rps_daemon *daemon)
 {
+    struct rps_service *service = daemon->service;
     char *text = service == NULL ? NULL : rps_service_unsaved(service);
 
     if (text != NULL) {
-        bool nothing = strncmp(text, "nothing", strlen("nothing")) == 0;
+        const bool nothing = strncmp(text, "nothing", strlen("nothing")) == 0;
+        /* the job went on until the server closed: so it is meant */
+        const bool saved =
+                daemon->save_asked &&
+                rps_service_saves(service, NULL) > daemon->saves_before;
 
-        rps_log(nothing ? RPS_LOG_INFO : RPS_LOG_WARN, "unsaved", "%s", text);
+        rps_log(nothing || saved ? RPS_LOG_INFO : RPS_LOG_WARN, "unsaved",
+                "%s%s",
+                saved && !nothing ? "after the checkpoint of this stop: " : "",
+                text);
     }
     free(text);
 }
@@ -557,13 +577,14 @@ static void
 finish(struct rps_daemon *daemon)
 {
     rps_signals_last_resort();
+    remove_port_files(daemon);
     rps_admin_stop(daemon->admin); /* before what it looks at */
     rps_listener_close(daemon->listener);
     for (uint32_t i = 0; i < daemon->loop_count; i++) {
         rps_loop_stop(daemon->loops[i]);
     }
     if (daemon->stopping != RPS_STOPPING_NOT) {
-        say_unsaved(daemon->service);
+        say_unsaved(daemon);
     }
     if (daemon->service != NULL) {
         rps_service_destroy(daemon->service);
@@ -595,6 +616,7 @@ publish(struct rps_daemon *daemon)
 {
     snprintf(daemon->listening, sizeof(daemon->listening), "%s",
             rps_listener_text(daemon->listener));
+    daemon->port = rps_listener_port(daemon->listener);
     daemon->view.listening = daemon->listening;
     daemon->view.loops = daemon->loops;
     daemon->view.loop_count = daemon->loop_count;
@@ -611,7 +633,8 @@ start(struct rps_daemon *daemon, struct rps_listen_plan *plan)
         code = RPS_EXIT_INTERNAL;
     }
     if (code == RPS_EXIT_OK) {
-        code = start_admin(daemon);
+        prepare_view(daemon);
+        code = rps_daemon_start_admin(daemon);
     }
     if (code == RPS_EXIT_OK) {
         code = open_listener(daemon, plan);
@@ -640,7 +663,10 @@ rps_daemon_run(const struct rps_options *options, rps_reread_fn *reread)
     int code = check_role(&options->cluster);
 
     if (code == RPS_EXIT_OK) {
-        code = check_address(options, &plan);
+        code = rps_daemon_check_address(options, &plan);
+    }
+    if (code == RPS_EXIT_OK) {
+        code = rps_daemon_check_admin(options, &plan, &daemon.admin_off);
     }
     if (code == RPS_EXIT_OK) {
         code = rps_access_init(&daemon.access, options, &plan);
@@ -649,6 +675,8 @@ rps_daemon_run(const struct rps_options *options, rps_reread_fn *reread)
         rps_access_finish(&daemon.access);
         return code;
     }
+    rps_port_file_forget(options->port_file);
+    rps_port_file_forget(options->admin_port_file);
     if (rps_signals_init(&daemon.signal_fd, &error) != RPS_OK) {
         rps_log(RPS_LOG_ERROR, "start_failed", "%s", error.text);
         rps_access_finish(&daemon.access);

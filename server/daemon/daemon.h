@@ -26,6 +26,10 @@ enum rps_exit {
 /** Read the options anew, as rps_options_read() does; finish them. */
 typedef int rps_reread_fn(struct rps_options *fresh);
 
+/** --check-config: print how the options are understood, and whether a server
+ * could begin with them; an exit code. Nothing is bound. */
+int rps_daemon_check(const struct rps_options *options);
+
 /** Serve until told to stop. */
 int rps_daemon_run(const struct rps_options *options, rps_reread_fn *reread);
 

@@ -34,8 +34,11 @@ struct rps_daemon {
     struct rps_listener *listener;
     bool loopback;           /* every address it listens on */
     struct rps_admin *admin; /* NULL: none */
+    bool admin_off;          /* it is not wanted, or the main port has it */
+    bool admin_wanted;       /* somebody has the default one: tried again */
     struct rps_view view;    /* what it sees */
-    char listening[RPS_ADDRESS_TEXT_BYTES];
+    char listening[RPS_ADDRESS_TEXT_BYTES]; /* "": not yet */
+    uint16_t port;
 
     struct event_base *base;
     struct event *signal_event;
@@ -55,6 +58,8 @@ struct rps_daemon {
     uint64_t stop_since_ms;
     uint64_t delay_ms;     /* new connections are served for so long */
     bool save_wished;      /* the chief was asked for a checkpoint */
+    bool save_asked;       /* likewise, and it stays so */
+    bool by_signal;        /* what it stops for is no SHUTDOWN */
     uint64_t saves_before; /* it is there when there are more */
 
     uint64_t saves_told; /* whose length was compared with drain_timeout */
@@ -79,6 +84,28 @@ rps_status rps_daemon_wish_save(
 void rps_daemon_on_settling(evutil_socket_t fd, short what, void *daemon);
 void rps_daemon_on_drained(evutil_socket_t fd, short what, void *daemon);
 void rps_daemon_on_deadline(evutil_socket_t fd, short what, void *daemon);
+
+/* daemon.c */
+
+/** Where to listen; an exit code. */
+int rps_daemon_check_address(
+        const struct rps_options *options, struct rps_listen_plan *plan);
+
+/* admin_start.c */
+
+/**
+ * Can --admin be bound beside this plan? USAGE: it is none, or the same port;
+ * AGAIN: its name does not resolve. *off_out: there is to be none, or the
+ * default address is the main port's.
+ */
+int rps_daemon_check_admin(const struct rps_options *options,
+        const struct rps_listen_plan *plan, bool *off_out);
+
+/** Open it, or leave it for later; an exit code. */
+int rps_daemon_start_admin(struct rps_daemon *daemon);
+
+/** Now and then: the default address may be free by now. */
+void rps_daemon_retry_admin(struct rps_daemon *daemon);
 
 /* reload.c */
 void rps_daemon_reload(struct rps_daemon *daemon);

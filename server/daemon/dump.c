@@ -24,7 +24,7 @@ dump_service(struct rps_daemon *daemon)
 
     (void)rps_is_live(&daemon->view, &live);
     (void)rps_is_ready(&daemon->view, &ready);
-    rps_log(RPS_LOG_INFO, "state",
+    rps_log_asked("state",
             "live=\"%s\" ready=\"%s\" epoch=%" PRIu32 " step=%" PRIu64
             " connections=%u writer=%s writer_ms=%" PRIu64
             " writer_waiting=%zu memory_used=%" PRIu64 " memory_limit=%" PRIu64
@@ -46,7 +46,7 @@ dump_loop(const struct rps_daemon *daemon, uint32_t index)
     const uint64_t now = rps_clock_ns();
     const uint64_t tick = rps_stat_get(&stats->tick_ns);
 
-    rps_log(RPS_LOG_INFO, "state_loop",
+    rps_log_asked("state_loop",
             "loop=%" PRIu32 " turned_ms_ago=%" PRIu64 " requests=%" PRIu64
             " parked=%" PRIu64 " unsent_bytes=%" PRIu64
             " received_bytes=%" PRIu64 " sent_bytes=%" PRIu64,
@@ -60,7 +60,7 @@ dump_loop(const struct rps_daemon *daemon, uint32_t index)
 static void
 dump_table(const struct rps_table_figures *table)
 {
-    rps_log(RPS_LOG_INFO, "state_table",
+    rps_log_asked("state_table",
             "table=%s dim=%" PRIu32 " rows=%" PRIu64 " bytes=%" PRIu64
             " lookups=%" PRIu64 " missing=%" PRIu64 " pushes=%" PRIu64
             " evicted=%" PRIu64 " refused=%" PRIu64,
@@ -76,7 +76,7 @@ rps_daemon_dump(struct rps_daemon *daemon)
 
     if (rps_service_figures_read(daemon->service, TABLES_WAIT_MS, figures) !=
             RPS_OK) {
-        rps_log(RPS_LOG_WARN, "state",
+        rps_log_asked("state",
                 "the tables cannot be looked at now; what follows of them is "
                 "of an earlier time");
     }

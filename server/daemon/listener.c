@@ -275,23 +275,3 @@ rps_listener_close(struct rps_listener *listener)
     }
     free(listener);
 }
-
-rps_status
-rps_port_file_write(const char *path, uint16_t port, struct rps_error *error)
-{
-    char *temporary = rps_format("%s.%ld.tmp", path, (long)getpid());
-    char text[16];
-    int length = snprintf(text, sizeof(text), "%u\n", port);
-    rps_status status;
-
-    if (temporary == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", path);
-    }
-    status = rps_file_write(temporary, text, (size_t)length, true, error);
-    if (status == RPS_OK && rename(temporary, path) != 0) {
-        status = rps_fail(error, RPS_E_IO, "%s: %s", path, strerror(errno));
-        unlink(temporary);
-    }
-    free(temporary);
-    return status;
-}

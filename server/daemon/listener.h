@@ -43,8 +43,4 @@ uint32_t rps_listener_release(
 /** Stop accepting and close. NULL is allowed. */
 void rps_listener_close(struct rps_listener *listener);
 
-/** Write "PORT\n" to a file that appears whole. */
-rps_status rps_port_file_write(
-        const char *path, uint16_t port, struct rps_error *error);
-
 #endif /* RPS_SERVER_DAEMON_LISTENER_H */

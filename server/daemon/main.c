@@ -35,7 +35,7 @@ main(int argc, char **argv)
         return code;
     }
     if (options.check_config) {
-        code = rps_check_config_print(&options);
+        code = rps_daemon_check(&options);
         rps_options_finish(&options);
         return code;
     }

@@ -49,6 +49,35 @@ say_changes(const struct rps_options *old, const struct rps_options *fresh)
     return count;
 }
 
+static bool
+differ(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a != b : strcmp(a, b) != 0;
+}
+
+/* The place in the job is no option: TF_CONFIG and its flags have it. */
+static size_t
+say_cluster(const rps_cluster *old, const rps_cluster *fresh)
+{
+    if (old->role == fresh->role && old->index == fresh->index &&
+            old->ps_count == fresh->ps_count &&
+            old->fingerprint == fresh->fingerprint &&
+            !differ(old->own_address, fresh->own_address)) {
+        return 0;
+    }
+    rps_log(RPS_LOG_WARN, "reload",
+            "the cluster has changed, which takes a restart: %s %" PRIu32
+            " of %" PRIu32 " at %s, fingerprint %016" PRIx64 "; now %s %" PRIu32
+            " of %" PRIu32 " at %s, fingerprint %016" PRIx64,
+            rps_role_str(old->role), old->index, old->ps_count,
+            old->own_address != NULL ? old->own_address : "none",
+            old->fingerprint, rps_role_str(fresh->role), fresh->index,
+            fresh->ps_count,
+            fresh->own_address != NULL ? fresh->own_address : "none",
+            fresh->fingerprint);
+    return 1;
+}
+
 void
 rps_daemon_reload(struct rps_daemon *daemon)
 {
@@ -57,12 +86,14 @@ rps_daemon_reload(struct rps_daemon *daemon)
 
     /* the time by the clock that systemd compares with its own */
     rps_notify("RELOADING=1\nMONOTONIC_USEC=%" PRIu64, rps_clock_ns() / 1000);
+    fresh.quiet = true; /* it is told below, as a line of the log */
     if (daemon->reread(&fresh) >= 0) {
         rps_log(RPS_LOG_ERROR, "reload",
                 "the options are refused, they stay as they are: %s",
                 fresh.refusal != NULL ? fresh.refusal : "see above");
     } else {
-        changes = say_changes(daemon->options, &fresh);
+        changes = say_changes(daemon->options, &fresh) +
+                  say_cluster(&daemon->options->cluster, &fresh.cluster);
         rps_log(RPS_LOG_INFO, "reload",
                 "log_level=%s log_format=%s; %zu other options have changed",
                 rps_log_level_str(rps_log_least()), fresh.log_format, changes);

@@ -16,6 +16,7 @@
 #include "server/daemon/notify.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <unistd.h>
 
 #define SETTLING_MS 50
@@ -109,6 +110,7 @@ wish_save(struct rps_daemon *daemon)
         return;
     }
     daemon->save_wished = rps_daemon_wish_save(daemon, &error) == RPS_OK;
+    daemon->save_asked = daemon->save_wished;
     if (daemon->save_wished) {
         rps_log(RPS_LOG_INFO, "checkpoint_wished",
                 "waiting for the chief to save, %.1f s at most",
@@ -154,8 +156,12 @@ rps_daemon_stop(struct rps_daemon *daemon, int exit_code, const char *reason,
     evtimer_add(daemon->deadline, &limit);
     if (delay) {
         /* nobody routes to a loopback address */
-        if (!daemon->loopback || rps_option_given(options, "drain_delay")) {
+        if (rps_option_given(options, "drain_delay")) {
             daemon->delay_ms = (uint64_t)(options->drain_delay * 1e3);
+        } else if (!daemon->loopback) { /* and time is left to drain in */
+            daemon->delay_ms = (uint64_t)(fmin(options->drain_delay,
+                                                  options->drain_timeout / 2) *
+                                          1e3);
         }
         wish_save(daemon);
     }

@@ -463,16 +463,38 @@ def test_what_is_no_address_is_refused(address):
     assert "--admin" in run.stderr and "host:port" in run.stderr
 
 
-def test_the_default_gives_way_to_another_server():
+def test_the_default_gives_way_to_another_server_and_is_taken_after_it():
     try:
         holder = socket.create_server(("127.0.0.1", 9464))
     except OSError:
         holder = None # somebody has it: as good
-    server = programs.Recpsd()
+    server = programs.Recpsd("--admin-port-file", "")
     del server.env["RECPS_ADMIN"]
+    server.flags[-1] = str(server.admin_file)
+    server.flags[-2] = "--admin-port-file"
+    server.flags += ["--bind", LOOPBACK]
     with server:
         server.wait_for_log("admin_off: .*127.0.0.1:9464")
         server.assert_serves()
+        if holder is not None:
+            holder.close()
+            server.wait_for_log("info admin_on: admin=127.0.0.1:9464")
+            programs.until(server.admin_file.exists)
+            assert server.get("/readyz")[0] == 200
         assert server.stop() == 143
-    if holder is not None:
-        holder.close()
+
+
+def test_the_default_gives_way_to_the_main_port():
+    server = programs.Recpsd(bind="127.0.0.1:9464")
+    del server.env["RECPS_ADMIN"]
+    try:
+        server.start()
+    except RuntimeError:
+        assert "in use" in server.log() # by somebody else
+        return
+    with server.connect() as connection:
+        assert connection.call(wire.PING).status == wire.OK
+    assert "admin_off: 127.0.0.1:9464 is the port that --bind asks for" in (
+        server.log())
+    assert server.stop() == 143
+    server.folder.cleanup()

@@ -15,6 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "conf/examples/recpsd.json"
+MORE = ["listen", "auth", "admin"]
 KEYS = ["role", "index", "n_ps", "n_worker", "chief", "own_address"]
 
 
@@ -64,7 +65,9 @@ def check(*flags, env=None, **variables):
 def accepted(run):
     assert run.returncode == 0, run.stderr
     lines = [line.split(": ", 1) for line in run.stdout.splitlines()]
-    assert [line[0] for line in lines] == KEYS + ["fingerprint"]
+    assert [line[0] for line in lines[:7]] == KEYS + ["fingerprint"]
+    # the program, where it is to serve; the probe knows TF_CONFIG alone
+    assert [line[0] for line in lines[7:]] in ([], MORE)
     return dict(lines)
 
 
@@ -124,7 +127,8 @@ def test_json_answers_are_one_object_with_numbers():
     config = {"cluster": {"ps": ["h:1"], "worker": ["h:2"]},
               "task": {"type": "ps", "index": 0}}
     answer = verdict("--tf-config", json.dumps(config))
-    assert list(answer) == ["verdict", *KEYS, "fingerprint"]
+    assert list(answer)[:8] == ["verdict", *KEYS, "fingerprint"]
+    assert list(answer)[8:] in ([], MORE)
     assert answer["index"] == 0 and answer["n_ps"] == 1
     assert answer["n_worker"] == 1 and answer["own_address"] == "h:1"
 
@@ -252,3 +256,48 @@ def test_help_and_version_answer_on_stdout():
 def test_the_example_is_accepted():
     answer = accepted(check(TF_CONFIG_FILE=str(EXAMPLE)))
     assert answer["role"] == "ps" and answer["n_ps"] == "2"
+
+
+# ---- beyond TF_CONFIG ----
+
+is_recpsd = pytest.mark.skipif(not PROGRAM.endswith("/recpsd"),
+                               reason="the probe reads TF_CONFIG alone")
+
+
+@is_recpsd
+@pytest.mark.parametrize("flags, listen, auth", [
+    ([], "127.0.0.1:2222", "none"),
+    (["--bind", "127.0.0.1:0", "--port-file", "p"], "127.0.0.1:0", "none"),
+    (["--ps-hosts", "h:2222", "--job-name", "ps", "--task-index", "0"],
+     "0.0.0.0:2222, [::]:2222", "none: it would refuse to start (exit code 77)"),
+    (["--ps-hosts", "h:2222", "--job-name", "ps", "--task-index", "0",
+      "--auth=none"], "0.0.0.0:2222, [::]:2222", "none"),
+])
+def test_it_says_where_it_would_listen(flags, listen, auth):
+    answer = accepted(check(*flags))
+    assert (answer["listen"], answer["admin"]) == (listen, "127.0.0.1:9464")
+    assert answer["auth"].split(";")[0] == auth
+    assert verdict(*flags)["listen"] == listen
+
+
+@is_recpsd
+@pytest.mark.parametrize("flags, code, words", [
+    (["--token-file", "/no/such/token"], 77, "--token-file"),
+    (["--tls-cert", "x"], 64, "--tls-key is missing"),
+    (["--bind", "127.0.0.1:7", "--admin", "127.0.0.1:7"], 64, "--admin"),
+    (["--bind", "127.0.0.1:0"], 64, "--port-file"),
+])
+def test_what_a_start_would_refuse_is_refused(flags, code, words):
+    run = check("--json", *flags)
+    assert run.returncode == code and words in run.stderr
+    answer = json.loads(run.stdout)
+    assert answer["verdict"] == "reject"
+    assert answer["code"] in ("E_ACCESS", "E_ADDRESS")
+
+
+@is_recpsd
+def test_a_token_that_can_be_read_is_told(tmp_path):
+    token = tmp_path / "token"
+    token.write_bytes(b"x" * 32)
+    token.chmod(0o600)
+    assert accepted(check("--token-file", token))["auth"] == "token"

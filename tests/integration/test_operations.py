@@ -120,6 +120,11 @@ def test_hup_takes_the_log_level_and_names_what_it_cannot_take(tmp_path):
         manager.until("READY")
         server.wait_for_log("info reload: log_level=info")
         assert "connections_max has changed" in server.log()
+        config["cluster"] = {"ps": ["127.0.0.1:2222", "127.0.0.1:2223"]}
+        file.write_text(json.dumps(config))
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for_log("warn reload: the cluster has changed.*ps 0 of 1 at "
+                            "127.0.0.1:2222.*now ps 0 of 2")
         file.write_text("{")
         server.process.send_signal(signal.SIGHUP)
         server.wait_for_log("error reload: the options are refused")
@@ -138,6 +143,14 @@ def test_quit_writes_the_state_to_the_log_and_goes_on():
                          r"connections=1 writer=nothing", log)
         assert log.count("info state_loop: loop=") == 2
         server.assert_serves()
+        assert server.stop() == 143
+
+
+def test_quit_writes_the_state_whatever_the_level_is():
+    with programs.Recpsd("--log-level", "error") as server:
+        assert server.log() == ""
+        server.process.send_signal(signal.SIGQUIT)
+        server.wait_for_log("info state_loop: loop=")
         assert server.stop() == 143
 
 
@@ -516,6 +529,99 @@ def test_json_lines_say_who_wrote_them():
         assert (line["job"], line["role"], line["index"]) == ("job7", "ps", 0)
         assert line["incarnation"] == stat["incarnation"]
         assert line["msg"]
+
+
+def json_lines(text):
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines and all(line["msg"] and line["event"] for line in lines)
+    return lines
+
+
+@pytest.mark.parametrize("flags, env, part", [
+    (["--loops", "x"], {}, "--loops"),
+    (["--no-such"], {}, "--no-such"),
+    (["--tf-config", "{"], {}, "TF_CONFIG"),
+    (["--drain-delay", "9", "--drain-timeout", "3"], {}, "--drain-delay"),
+    (["--bind", "127.0.0.1:x"], {"RECPS_NO_SUCH": "1"}, "RECPS_NO_SUCH"),
+    ([], {"RECPS_LOOPS": "x"}, "RECPS_LOOPS"),
+    ([], {"TF_CONFIG": '{"recps": {"log_format": "json", "loops": "x"}}'},
+     "recps.loops"),
+])
+@pytest.mark.parametrize("how", [["--log-format", "json"],
+                                 ["--log_format=json"], {}])
+def test_what_is_refused_is_json_too(flags, env, part, how):
+    variables = {"RECPS_LOG_FORMAT": "json"} if how == {} else {}
+    run = subprocess.run(
+        [str(programs.RECPSD), *flags, *how], capture_output=True, text=True,
+        env=programs.environment(**env, **variables), timeout=20, check=False)
+    assert run.returncode in (64, 78)
+    assert any(part in line["msg"] for line in json_lines(run.stderr))
+
+
+def test_a_reload_that_is_refused_leaves_the_log_json(tmp_path):
+    file = tmp_path / "tf_config.json"
+    file.write_text('{"recps": {"log_format": "json"}}')
+    with programs.Recpsd(env={"TF_CONFIG_FILE": str(file)}) as server:
+        file.write_text('{"recps": {"loops": "x"}}')
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for_log("the options are refused.*recps.loops")
+        assert server.stop() == 143
+        json_lines(server.log())
+
+
+def test_a_line_of_text_stays_one_line():
+    with programs.Recpsd() as server:
+        with server.connect(greet=False) as connection:
+            reply = connection.hello(job_id="a\n2026-01-01 error forged: \x1b[2J")
+            assert reply.status == wire.MISMATCH
+        assert server.stop() == 143
+        assert "forged" not in server.log() or not re.search(
+            r"^2026-01-01", server.log(), re.M)
+        assert "\x1b" not in server.log()
+
+
+# ---- port files ----
+
+def test_port_files_go_with_their_server(tmp_path):
+    with programs.Recpsd(admin=LOOPBACK) as server:
+        assert server.admin_file.read_text().strip().isdigit()
+        assert server.stop() == 143
+        assert not server.port_file.exists()
+        assert not server.admin_file.exists()
+
+
+def test_a_port_file_of_a_server_that_was_killed_is_forgotten(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        server = programs.Recpsd(bind=f"127.0.0.1:{port}")
+        server.port_file.write_text("1\n")
+        with open(server.log_path, "wb") as log:
+            server.process = subprocess.Popen(server.flags, stderr=log,
+                                              env=server.env)
+        server.wait_for_log("port_in_use")
+        assert not server.port_file.exists()
+    programs.until(server.port_file.exists)
+    assert server.port_file.read_text() == f"{port}\n"
+    server.port_file.write_text("4711\n")  # its successor's
+    assert server.stop() == 143
+    assert server.port_file.read_text() == "4711\n"
+    server.folder.cleanup()
+
+
+def test_a_port_file_may_be_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "port")
+    process = subprocess.Popen(
+        [str(programs.RECPSD), "--bind", LOOPBACK, "--port-file",
+         str(tmp_path / "port")], env=programs.environment(),
+        stderr=subprocess.DEVNULL)
+    try:
+        with open(tmp_path / "port", encoding="ascii") as pipe:
+            assert int(pipe.read()) > 0
+        process.terminate()
+        assert process.wait(20) == 143
+        assert (tmp_path / "port").is_fifo()
+    finally:
+        process.kill()
 
 
 @pytest.mark.parametrize("own", [True, False])

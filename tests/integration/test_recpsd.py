@@ -22,7 +22,7 @@ def run_recpsd(*flags, env=None, timeout=30):
     """Start it where it must not serve: returns (exit code, its words)."""
     run = subprocess.run([str(programs.RECPSD), *flags],
                          env=programs.environment(**(env or {})),
-                         capture_output=True, text=True, timeout=timeout,
+                         capture_output=True, text=True, errors="replace", timeout=timeout,
                          check=False)
     return run.returncode, run.stderr
 
@@ -634,9 +634,21 @@ def test_a_second_signal_ends_it_at_once():
             wire.STEP_END, [wire.text({"rank": 0, "loss": None, "wishes": []})])
         time.sleep(0.2)
         server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
         server.process.send_signal(signal.SIGTERM)
         assert server.wait(5) == 143
         connection.close()
+
+
+def test_two_signals_at_once_are_one():
+    """A terminal tells the whole group, and a launcher its children, too."""
+    with programs.Recpsd("--drain-delay", "0.5") as server:
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.02)
+        server.process.send_signal(signal.SIGTERM)
+        server.assert_serves()
+        assert server.wait(10) == 143
+        assert "again" not in server.log()
 
 
 def test_a_step_that_waits_for_others_does_not_hold_the_end(recpsd):
@@ -742,11 +754,21 @@ def test_a_role_that_is_no_server_is_refused():
     (["--bind", "127.0.0.1:99999"], 64),
     (["--bind", "127.0.0.1:0"], 64),
     (["--tf-config", "{"], 78),
+    (["--admin", ""], 64),
+    (["--drain-delay", "10", "--drain-timeout", "9"], 64),
+    (["--job-id", "a\nb"], 64),
+    (["--job-id", "a\udcff"], 64),
+    (["--bind", "no-such-host.invalid:2222"], 138),
+    (["--admin", "no-such-host.invalid:2222"], 138),
+    (["--admin", "127.0.0.1:7", "--bind", "127.0.0.1:7"], 64),
+    (["--admin", "0.0.0.0:7", "--bind", "127.0.0.1:7"], 64),
 ])
 def test_bad_options_have_their_codes(flags, code):
-    got, words = run_recpsd(*flags)
-    assert got == code
-    assert words
+    got, words = run_recpsd(*flags, env={"RECPS_ADMIN": None})
+    assert got == code, words
+    for flag in flags[::2]:
+        assert flag in words or code == 78
+    assert len(words.splitlines()) == 1
 
 
 def test_a_checkpoint_folder_that_cannot_be_written_is_refused(tmp_path):

@@ -13,7 +13,7 @@ main(int argc, char **argv)
             "usage: recpsd [OPTION]...\n", false, argc, argv);
 
     if (code < 0) {
-        code = rps_check_config_print(&options);
+        code = rps_check_config_print(&options, NULL);
     }
     rps_options_finish(&options);
     return code;

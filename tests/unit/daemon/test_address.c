@@ -94,7 +94,8 @@ START_TEST(what_cannot_be_read_is_refused_in_words)
     memset(host, 'h', sizeof(host));
     memcpy(host + sizeof(host) - 6, ":5000", 6);
     ck_assert_int_eq(make(host, NULL), RPS_E_INVAL);
-    ck_assert_int_eq(make("no-such-host.invalid:5000", NULL), RPS_E_INVAL);
+    ck_assert_int_eq(
+            make("no-such-host.invalid:5000", NULL), RPS_E_RETRY_LATER);
     ck_assert(strstr(words.text, "no-such-host.invalid") != NULL);
 }
 END_TEST
