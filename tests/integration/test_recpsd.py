@@ -14,8 +14,8 @@ import pytest
 import programs
 import wire
 
-pytestmark = pytest.mark.skipif(
-    not programs.RECPSD.is_file(), reason=f"{programs.RECPSD} is not built")
+pytestmark = [pytest.mark.hostile, pytest.mark.skipif(
+    not programs.RECPSD.is_file(), reason=f"{programs.RECPSD} is not built")]
 
 
 def run_recpsd(*flags, env=None, timeout=30):
