@@ -138,8 +138,10 @@ make_one(const char *path, struct rps_error *error)
     if (mkdir(path, 0750) == 0) {
         return RPS_OK;
     }
-    if (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-        return RPS_OK;
+    if (errno == EEXIST && stat(path, &info) == 0) {
+        return S_ISDIR(info.st_mode)
+                       ? RPS_OK
+                       : rps_fail(error, RPS_E_IO, "%s is no folder", path);
     }
     return rps_fail(error, RPS_E_IO, "cannot make folder %s: %s", path,
             strerror(errno));

@@ -27,6 +27,8 @@ static uint32_t index_own;
 static const char *job_own;
 static uint64_t incarnation_own;
 
+static _Thread_local const struct rps_log_about *about_now;
+
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 static const int priorities[] = {7, 6, 4, 3}; /* syslog's */
 #define LEVEL_COUNT (sizeof(level_names) / sizeof(level_names[0]))
@@ -165,6 +167,36 @@ json_words(const char *words)
 }
 
 static void
+add_words(json_t *object, const char *name, const char *words)
+{
+    if (words != NULL && json_object_get(object, name) == NULL) {
+        json_object_set_new(object, name, json_words(words));
+    }
+}
+
+static void
+add_number(json_t *object, const char *name, uint64_t number)
+{
+    if (number != 0 && json_object_get(object, name) == NULL) {
+        json_object_set_new(object, name, json_integer((json_int_t)number));
+    }
+}
+
+/* The innermost first: it knows best. */
+static void
+add_about(json_t *object)
+{
+    for (const struct rps_log_about *about = about_now;
+            object != NULL && about != NULL; about = about->outer) {
+        add_words(object, "peer", about->peer);
+        add_words(object, "table", about->table);
+        add_words(object, "err", about->err);
+        add_number(object, "step", about->step);
+        add_number(object, "errno", (uint64_t)about->number);
+    }
+}
+
+static void
 line_json(struct rps_text *line, enum rps_log_level level, const char *event,
         const char *words)
 {
@@ -184,6 +216,7 @@ line_json(struct rps_text *line, enum rps_log_level level, const char *event,
         json_object_set_new(object, "job", json_words(job_own));
         json_object_set_new(object, "incarnation", json_string(stamp));
     }
+    add_about(object);
     text = object == NULL ? NULL : json_dumps(object, JSON_COMPACT);
     if (text != NULL) {
         rps_text_add(line, "%s\n", text);
@@ -265,4 +298,33 @@ rps_log_asked(const char *event, const char *format, ...)
     va_start(args, format);
     write_line(RPS_LOG_INFO, event, format, args);
     va_end(args);
+}
+
+void
+rps_log_status(enum rps_log_level level, const char *event, rps_status status,
+        const char *format, ...)
+{
+    struct rps_log_about about = {.err = rps_status_str(status)};
+    va_list args;
+
+    if (level >= rps_log_least()) {
+        rps_log_enter(&about);
+        va_start(args, format);
+        write_line(level, event, format, args);
+        va_end(args);
+        rps_log_leave(&about);
+    }
+}
+
+void
+rps_log_enter(struct rps_log_about *about)
+{
+    about->outer = about_now;
+    about_now = about;
+}
+
+void
+rps_log_leave(const struct rps_log_about *about)
+{
+    about_now = about->outer;
 }

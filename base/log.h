@@ -7,6 +7,8 @@
 #ifndef RPS_BASE_LOG_H
 #define RPS_BASE_LOG_H
 
+#include <recps/status.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -46,6 +48,26 @@ void rps_log_job(const char *job, uint64_t incarnation);
 /** Fields of every line: role and index of this process. role is static. */
 void rps_log_identity(const char *role, uint32_t index);
 
+/** What the lines of this thread are about, as fields of JSON lines. */
+struct rps_log_about {
+    const char *peer;                  /* NULL: none; so with the others */
+    const char *table;                 /* its name */
+    const char *err;                   /* a status by name */
+    uint64_t step;                     /* 0: none */
+    int number;                        /* of errno; 0: none */
+    const struct rps_log_about *outer; /* set by rps_log_enter() */
+};
+
+/**
+ * From here to rps_log_leave() every line of this thread has these fields, and
+ * those of the one around it that it does not have itself.
+ *
+ * Owns:    borrows *about and its strings until then.
+ * Threads: any; each has its own.
+ */
+void rps_log_enter(struct rps_log_about *about);
+void rps_log_leave(const struct rps_log_about *about);
+
 /**
  * Write one line. `event` is a stable word such as "checkpoint_saved"; the
  * rest is a sentence for people.
@@ -54,6 +76,11 @@ void rps_log_identity(const char *role, uint32_t index);
  */
 void rps_log(enum rps_log_level level, const char *event, const char *format,
         ...) __attribute__((format(printf, 3, 4)));
+
+/** The same with the field err. Threads: any; a line is written whole. */
+void rps_log_status(enum rps_log_level level, const char *event,
+        rps_status status, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
 
 /**
  * The same of what somebody asked for just now (SIGQUIT): whatever the least

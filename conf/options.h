@@ -45,6 +45,7 @@
   X(RPS_SCOPE_JOB, tls_cert, STRING, "", "", "", "PEM file with the own certificate; a server with one speaks TLS only") \
   X(RPS_SCOPE_JOB, tls_key, STRING, "", "", "", "PEM file with its key, for the owner alone to read") \
   X(RPS_SCOPE_JOB, tls_ca, STRING, "", "", "", "PEM file with the CA of the peers' certificates; a client with one speaks TLS only, a server wants certificates") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, tls_clients, CHOICE, "verify", "", "verify|any", "verify: a server with tls_ca asks clients for certificates; any: it asks for none, so that one set of options suits all members") \
   X(RPS_SCOPE_JOB, log_level, CHOICE, "info", "", "debug|info|warn|error", "least severe line that is logged") \
   X(RPS_SCOPE_JOB, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
   X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \

@@ -34,12 +34,15 @@ check_not_in_pass(struct rps_request *request, const struct rps_table *table)
 static void
 tell_altered(struct rps_request *request, const char *name, const json_t *set)
 {
+    struct rps_log_about about = {.table = name};
     char *text = json_dumps(
             set, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
 
+    rps_log_enter(&about);
     rps_service_event(request->service, RPS_LOG_INFO, "table_altered",
             "table %s: %s, asked by %s", name, text != NULL ? text : "?",
             request->session->peer);
+    rps_log_leave(&about);
     free(text);
 }
 
@@ -148,6 +151,7 @@ check_drop(struct rps_request *request, const struct rps_table *table)
 rps_status
 rps_serve_drop(struct rps_request *request)
 {
+    struct rps_log_about about = {.table = NULL};
     struct rps_table *table = NULL;
     struct rps_table_stats stats;
     json_t *object;
@@ -171,9 +175,11 @@ rps_serve_drop(struct rps_request *request)
         return rps_fail(&request->error, RPS_E_NOMEM, "no memory");
     }
     take_out(request, rps_table_id_of(table));
+    about.table = rps_table_spec_of(request->dropped)->name;
+    rps_log_enter(&about);
     rps_service_event(request->service, RPS_LOG_INFO, "table_dropped",
-            "table %s: %" PRIu64 " rows, asked by %s",
-            rps_table_spec_of(request->dropped)->name, stats.rows,
+            "table %s: %" PRIu64 " rows, asked by %s", about.table, stats.rows,
             request->session->peer);
+    rps_log_leave(&about);
     return RPS_OK;
 }

@@ -215,11 +215,15 @@ run_commit(struct rps_service *service, struct rps_task *task, char **text_out,
     } else {
         mark_saved(service, task);
         record_saved(service);
+        struct rps_log_about about = {.step = task->step};
+
+        rps_log_enter(&about);
         rps_service_event(service, RPS_LOG_INFO, "checkpoint_saved",
                 "ckpt-%012" PRIu64 " in %s: %" PRIu64 " bytes of this PS,"
                 " %.1f s from PREPARE",
                 task->step, id.dir, service->saving.prepare_bytes,
                 (double)(rps_clock_ns() - service->saving.prepare_ns) / 1e9);
+        rps_log_leave(&about);
     }
     release_held(service, task);
     return status;

@@ -455,8 +455,14 @@ handle(struct rps_session *session, const struct rps_message *message,
             .expired = expired,
             .reply = reply,
             .context = context};
+    struct rps_log_about about = {
+            .peer = session->peer, .step = message->header.step};
     uint16_t opcode = message->header.opcode;
-    rps_status status = dispatch(&request);
+    rps_status status;
+
+    rps_log_enter(&about);
+    status = dispatch(&request);
+    rps_log_leave(&about);
 
     /* once parked, the request may be answered and gone by now */
     count_request(service, opcode, status);

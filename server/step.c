@@ -73,6 +73,7 @@ report_refused(struct rps_service *service, struct rps_table *table,
 {
     const char *name = rps_table_spec_of(table)->name;
     struct rps_changes *changes;
+    struct rps_log_about about = {.table = name, .step = update->step};
     struct rps_error why = {.text = ""};
     bool nonfinite = false, full = false;
 
@@ -85,6 +86,7 @@ report_refused(struct rps_service *service, struct rps_table *table,
         changes->full_told = changes->full_told || full;
     }
     pthread_mutex_unlock(&service->lock);
+    rps_log_enter(&about);
     if (nonfinite) {
         rps_service_event(service, RPS_LOG_WARN, "nonfinite_gradient",
                 "table %s: the gradient of key %" PRIu64 " at step %" PRIu64
@@ -98,6 +100,7 @@ report_refused(struct rps_service *service, struct rps_table *table,
                 ", their gradients were dropped; %s; STAT counts further ones",
                 name, report->dropped, update->step, why.text);
     }
+    rps_log_leave(&about);
 }
 
 /* `done`: tables that this call has stepped. */

@@ -19,6 +19,15 @@ is_given(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
+/* Clients' certificates are asked for with a CA, unless a server's alone are
+ * meant (TLS without mTLS) and the CA is for the others to know it by. */
+static bool
+wants_certificates(const struct rps_options *options)
+{
+    return is_given(options->tls_ca) &&
+           strcmp(options->tls_clients, "verify") == 0;
+}
+
 static bool
 asks_nothing(const struct rps_options *options)
 {
@@ -39,7 +48,7 @@ check_words(const struct rps_options *options)
 {
     const char *other = NULL;
 
-    if (is_given(options->tls_ca)) {
+    if (wants_certificates(options)) {
         other = "--tls-ca, which asks for certificates,";
     }
     if (is_given(options->token_file)) {
@@ -61,7 +70,7 @@ read_files(struct files *files, const struct rps_options *options,
 {
     const struct rps_tls_files paths = {.cert = options->tls_cert,
             .key = options->tls_key,
-            .ca = options->tls_ca};
+            .ca = wants_certificates(options) ? options->tls_ca : NULL};
     rps_status status = RPS_OK;
 
     *files = (struct files){0};
@@ -123,12 +132,12 @@ rps_access_init(struct rps_access *access, const struct rps_options *options,
     }
     status = read_files(&files, options, &error);
     if (status != RPS_OK) {
-        rps_log(RPS_LOG_ERROR, "access_files", "%s", error.text);
+        rps_log_status(RPS_LOG_ERROR, "access_files", status, "%s", error.text);
         return status == RPS_E_INVAL ? RPS_EXIT_USAGE : RPS_EXIT_OPEN;
     }
     access->token = files.token;
     access->tls = files.tls;
-    access->wants_certificates = is_given(options->tls_ca);
+    access->wants_certificates = wants_certificates(options);
     if (!plan->loopback && access->token.length == 0 &&
             !access->wants_certificates && !asks_nothing(options)) {
         return refuse_open(plan);
@@ -148,8 +157,8 @@ rps_access_reload(struct rps_access *access, struct rps_service *service)
     }
     if (status != RPS_OK) {
         files_finish(&files);
-        rps_log(RPS_LOG_ERROR, "access_files", "%s; nothing is changed",
-                error.text);
+        rps_log_status(RPS_LOG_ERROR, "access_files", status,
+                "%s; nothing is changed", error.text);
         return false;
     }
     rps_secret_finish(&access->token);

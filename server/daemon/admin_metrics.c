@@ -65,13 +65,12 @@ end_histogram(struct rps_text *text, const char *name, const char *op,
     rps_text_add(text, "%s_count{op=\"%s\"} %" PRIu64 "\n", name, op, count);
 }
 
-/* One bucket an octave of the four that are counted. */
 static void
 add_times_of(struct rps_text *text, const struct rps_view *view,
         const char *name, uint16_t op)
 {
     uint64_t counts[RPS_TIME_BUCKETS];
-    uint64_t total = 0, below;
+    uint64_t total = 0, below = 0;
 
     for (uint32_t i = 0; i < RPS_TIME_BUCKETS; i++) {
         counts[i] = RPS_LOOPS_SUM(view, times[op].buckets[i]);
@@ -80,14 +79,11 @@ add_times_of(struct rps_text *text, const struct rps_view *view,
     if (total == 0) {
         return;
     }
-    below = counts[0];
-    for (uint32_t octave = 0; octave <= RPS_TIME_OCTAVES; octave++) {
+    for (uint32_t i = 0; i + 1 < RPS_TIME_BUCKETS; i++) {
+        below += counts[i];
         rps_text_add(text, "%s_bucket{op=\"%s\",le=\"%.12g\"} %" PRIu64 "\n",
-                name, op_name(op), (double)(UINT64_C(1024) << octave) / 1e9,
+                name, op_name(op), (double)rps_time_bucket_begin(i + 1) / 1e9,
                 below);
-        for (uint32_t i = 0; octave < RPS_TIME_OCTAVES && i < 4; i++) {
-            below += counts[1 + 4 * octave + i];
-        }
     }
     end_histogram(text, name, op_name(op), total,
             (double)RPS_LOOPS_SUM(view, times[op].ns) / 1e9);

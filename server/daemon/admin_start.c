@@ -73,7 +73,8 @@ rps_daemon_check_admin(const struct rps_options *options,
     }
     status = rps_listen_plan_make(&admin, options->admin, NULL, &error);
     if (status != RPS_OK) {
-        rps_log(RPS_LOG_ERROR, "admin_failed", "--admin: %s", error.text);
+        rps_log_status(RPS_LOG_ERROR, "admin_failed", status, "--admin: %s",
+                error.text);
         return status == RPS_E_RETRY_LATER ? RPS_EXIT_AGAIN : RPS_EXIT_USAGE;
     }
     if (!plans_meet(&admin, plan)) {
@@ -116,7 +117,8 @@ write_file(struct rps_daemon *daemon)
 static int
 refuse(rps_status status, const struct rps_error *error)
 {
-    rps_log(RPS_LOG_ERROR, "admin_failed", "--admin: %s", error->text);
+    rps_log_status(
+            RPS_LOG_ERROR, "admin_failed", status, "--admin: %s", error->text);
     return status == RPS_E_INVAL         ? RPS_EXIT_USAGE
            : status == RPS_E_RETRY_LATER ? RPS_EXIT_AGAIN
                                          : RPS_EXIT_INTERNAL;

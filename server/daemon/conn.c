@@ -18,8 +18,8 @@ void
 rps_conn_lose(struct rps_conn *conn, const char *event, const char *why)
 {
     if (!conn->dead) {
-        rps_peer_log(RPS_LOG_WARN, event, "%s: %s; connection closed",
-                conn->peer, why);
+        rps_peer_log_of(
+                conn->peer, RPS_LOG_WARN, event, "%s; connection closed", why);
         rps_conn_stats_lost(conn, event);
     }
     conn->dead = true;

@@ -108,8 +108,8 @@ look_for_plain(struct rps_conn *conn)
         rps_tls_close(conn->tls);
         conn->tls = NULL;
         conn->plain = true;
-        rps_peer_log(RPS_LOG_WARN, "tls_failed",
-                "%s: it speaks without TLS; refused", conn->peer);
+        rps_peer_log_of(conn->peer, RPS_LOG_WARN, "tls_failed",
+                "it speaks without TLS; refused");
         rps_conn_stats_lost(conn, "tls_failed");
     }
     return n;

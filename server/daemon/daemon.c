@@ -77,7 +77,7 @@ rps_daemon_check_address(
             plan, options->bind, options->cluster.own_address, &error);
 
     if (status != RPS_OK) {
-        rps_log(RPS_LOG_ERROR, "bad_address", "%s: %s",
+        rps_log_status(RPS_LOG_ERROR, "bad_address", status, "%s: %s",
                 own_bind ? "--bind" : "the own entry of the cluster",
                 error.text);
         return status == RPS_E_RETRY_LATER ? RPS_EXIT_AGAIN
@@ -155,7 +155,7 @@ open_listener(struct rps_daemon *daemon, const struct rps_listen_plan *plan)
             return RPS_EXIT_OK;
         }
         if (status != RPS_E_RETRY_LATER) {
-            rps_log(RPS_LOG_ERROR, "listen_failed", "%s%s",
+            rps_log_status(RPS_LOG_ERROR, "listen_failed", status, "%s%s",
                     daemon->options->bind != NULL &&
                                     daemon->options->bind[0] != '\0'
                             ? "--bind: "
@@ -245,11 +245,12 @@ create_service(struct rps_daemon *daemon)
     status = rps_service_create(&daemon->service, &settings, &error);
 
     if (status == RPS_E_IO) {
-        rps_log(RPS_LOG_ERROR, "checkpoint_dir", "%s", error.text);
+        rps_log_status(RPS_LOG_ERROR, "checkpoint_dir", status,
+                "--checkpoint-dir: %s", error.text);
         return RPS_EXIT_CHECKPOINT_DIR;
     }
     if (status != RPS_OK) {
-        rps_log(RPS_LOG_ERROR, "start_failed", "%s", error.text);
+        rps_log_status(RPS_LOG_ERROR, "start_failed", status, "%s", error.text);
         return RPS_EXIT_INTERNAL;
     }
     daemon->shared.service = daemon->service;

@@ -144,8 +144,8 @@ rps_loop_give(struct rps_loop *loop, int fd, const char *peer)
         /* relaxed: a counter orders nothing */
         atomic_fetch_add_explicit(
                 &shared->turned_away, 1, memory_order_relaxed);
-        rps_peer_log(RPS_LOG_WARN, "connection_dropped",
-                "%s: too many connections", peer);
+        rps_peer_log_of(peer, RPS_LOG_WARN, "connection_dropped",
+                "too many connections");
         close(fd);
         return;
     }
@@ -296,8 +296,8 @@ welcome(struct rps_loop *loop, const struct mail *mail)
         return;
     }
     if (!rps_conn_open(loop, mail->fd, mail->peer)) {
-        rps_peer_log(RPS_LOG_WARN, "connection_dropped", "%s: no memory",
-                mail->peer);
+        rps_peer_log_of(
+                mail->peer, RPS_LOG_WARN, "connection_dropped", "no memory");
     }
 }
 

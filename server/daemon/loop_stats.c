@@ -40,6 +40,14 @@ rps_time_bucket(uint64_t ns)
            (uint32_t)(ns >> (octave + TIME_LOG2_LEAST - 2) & 3);
 }
 
+uint64_t
+rps_time_bucket_begin(uint32_t bucket)
+{
+    return bucket == 0 ? 0
+                       : (uint64_t)(4 + (bucket - 1) % 4)
+                                 << (TIME_LOG2_LEAST - 2 + (bucket - 1) / 4);
+}
+
 uint32_t
 rps_size_bucket(uint64_t n)
 {

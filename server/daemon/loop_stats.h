@@ -97,6 +97,9 @@ rps_stat_get(const _Atomic uint64_t *counter)
 struct rps_loop_stats *rps_loop_stats_create(void);
 
 uint32_t rps_time_bucket(uint64_t ns);
+
+/** Nanoseconds at which a bucket begins; the one before it ends there. */
+uint64_t rps_time_bucket_begin(uint32_t bucket);
 uint32_t rps_size_bucket(uint64_t n);
 
 /** A reply was made: what it answers, how, and how long that took. */

@@ -89,23 +89,46 @@ rps_peer_log_rest(bool all)
     }
 }
 
-void
-rps_peer_log(
-        enum rps_log_level level, const char *event, const char *format, ...)
+static void __attribute__((format(printf, 3, 0)))
+log_limited(enum rps_log_level level, const char *event, const char *format,
+        va_list arguments)
 {
     char words[WORDS_BYTES];
-    va_list arguments;
     bool written;
 
     rps_peer_log_rest(false);
     pthread_mutex_lock(&lock);
     written = rps_peer_limit_take(&shared, level, event, rps_clock_ms());
     pthread_mutex_unlock(&lock);
-    if (!written) {
-        return;
+    if (written) {
+        vsnprintf(words, sizeof(words), format, arguments);
+        rps_log(level, event, "%s", words);
     }
+}
+
+void
+rps_peer_log(
+        enum rps_log_level level, const char *event, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    log_limited(level, event, format, arguments);
+    va_end(arguments);
+}
+
+void
+rps_peer_log_of(const char *peer, enum rps_log_level level, const char *event,
+        const char *format, ...)
+{
+    struct rps_log_about about = {.peer = peer};
+    char words[WORDS_BYTES];
+    va_list arguments;
+
     va_start(arguments, format);
     vsnprintf(words, sizeof(words), format, arguments);
     va_end(arguments);
-    rps_log(level, event, "%s", words);
+    rps_log_enter(&about);
+    rps_peer_log(level, event, "%s: %s", peer, words);
+    rps_log_leave(&about);
 }

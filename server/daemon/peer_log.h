@@ -57,4 +57,9 @@ void rps_peer_log(enum rps_log_level level, const char *event,
 /** Write the counts that are due; of all windows if `all`. Threads: any. */
 void rps_peer_log_rest(bool all);
 
+/** The same with the field peer, which its words begin with. */
+void rps_peer_log_of(const char *peer, enum rps_log_level level,
+        const char *event, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+
 #endif /* RPS_SERVER_DAEMON_PEER_LOG_H */

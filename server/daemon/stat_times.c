@@ -3,17 +3,6 @@
 
 #include "server/daemon/loop_sums.h"
 
-/* Nanoseconds at which a bucket begins (loop_stats.h). */
-static json_int_t
-begin_of(uint32_t bucket)
-{
-    if (bucket == 0) {
-        return 0;
-    }
-    bucket -= 1;
-    return (json_int_t)(4 + bucket % 4) << (8 + bucket / 4);
-}
-
 /* [from, below, count]; below is 0 for the last: it has no end. */
 static json_t *
 buckets_of(const struct rps_view *view, uint16_t op, json_int_t *count_out)
@@ -27,11 +16,12 @@ buckets_of(const struct rps_view *view, uint16_t op, json_int_t *count_out)
 
         *count_out += n;
         if (n > 0) {
-            json_array_append_new(
-                    list, json_pack("[I, I, I]", begin_of(i),
-                                  i + 1 < RPS_TIME_BUCKETS ? begin_of(i + 1)
-                                                           : (json_int_t)0,
-                                  n));
+            json_array_append_new(list,
+                    json_pack("[I, I, I]", (json_int_t)rps_time_bucket_begin(i),
+                            i + 1 < RPS_TIME_BUCKETS
+                                    ? (json_int_t)rps_time_bucket_begin(i + 1)
+                                    : (json_int_t)0,
+                            n));
         }
     }
     return list;

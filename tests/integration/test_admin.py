@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import struct
@@ -148,6 +149,17 @@ def test_the_metrics_are_in_prometheus_form(server):
 
 @pytest.mark.skipif(shutil.which("promtool") is None,
                     reason="no promtool (Debian package prometheus)")
+def test_times_have_four_buckets_an_octave(server):
+    with server.connect() as connection:
+        connection.call(wire.PING)
+    bounds = [float(le) for le in re.findall(
+        r'duration_seconds_bucket\{op="PING",le="([0-9.e-]+)"\}',
+        server.get("/metrics")[1])]
+    assert bounds[0] == 1.024e-6 and bounds[-1] > 60
+    ratios = {round(b / a, 4) for a, b in zip(bounds, bounds[1:])}
+    assert ratios == {1.25, 1.2, 1.1667, 1.1429}
+
+
 def test_promtool_finds_nothing_to_complain_of(server):
     with server.connect() as connection:
         table = connection.table(dim=2)

@@ -531,6 +531,61 @@ def test_json_lines_say_who_wrote_them():
         assert line["msg"]
 
 
+def events(server, event):
+    return [line for line in map(json.loads, server.log().splitlines())
+            if line["event"] == event]
+
+
+def test_json_lines_say_what_they_are_about(tmp_path):
+    token = tmp_path / "token"
+    token.write_bytes(b"x" * 32)
+    token.chmod(0o600)
+    with programs.Recpsd("--log-format", "json", "--token-file",
+                         str(token)) as server:
+        with server.connect(greet=False) as stranger:
+            assert stranger.hello().status == wire.NO_AUTH
+        with server.connect(token=b"x" * 32) as connection:
+            table = connection.table("emb", dim=2)
+            reply = connection.call(wire.PUSH, [
+                wire.section(wire.KEYS, struct.pack("<Q", 7), table_id=table,
+                             count=1),
+                wire.section(wire.ROWS, struct.pack("<2f", float("nan"), 1),
+                             table_id=table, dim=2, count=1,
+                             learning_rate=0.5)], step=9)
+            assert reply.status == wire.OK, reply.text
+            connection.call(wire.ALTER_TABLE, [wire.text(
+                {"table": "emb", "set": {"learning_rate": 0.5}})])
+            connection.send(b"y" * 64)
+            assert connection.closed()
+        server.wait_for_log("bad_frame")
+        token.chmod(0o644)
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for_log("nothing is changed")
+        assert server.stop() == 143
+        (failed,) = events(server, "auth_failed")
+        (bad,) = events(server, "bad_frame")
+        (altered,) = events(server, "table_altered")
+        (nonfinite,) = events(server, "nonfinite_gradient")
+        files = events(server, "access_files")[-1]
+    for line in (failed, bad, altered, nonfinite):
+        assert re.fullmatch(r"127\.0\.0\.1:\d+", line["peer"]), line
+    assert altered["table"] == nonfinite["table"] == "emb"
+    assert nonfinite["step"] == 9
+    assert files["err"] == "RPS_E_AUTH" and "peer" not in files
+
+
+def test_a_checkpoint_folder_that_is_a_file_is_said_to_be_one(tmp_path):
+    (tmp_path / "file").write_text("")
+    run = subprocess.run(
+        [str(programs.RECPSD), "--bind", LOOPBACK, "--port-file", "p",
+         "--checkpoint-dir", str(tmp_path / "file"), "--log-format", "json"],
+        capture_output=True, text=True, env=programs.environment(), timeout=20,
+        cwd=tmp_path, check=False)
+    (line,) = json_lines(run.stderr)
+    assert run.returncode == 74 and line["err"] == "RPS_E_IO"
+    assert line["msg"] == f"--checkpoint-dir: {tmp_path}/file is no folder"
+
+
 def json_lines(text):
     lines = [json.loads(line) for line in text.splitlines()]
     assert lines and all(line["msg"] and line["event"] for line in lines)

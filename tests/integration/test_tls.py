@@ -165,6 +165,14 @@ def test_a_whole_job_runs_over_tls(pki, tmp_path):
     assert run.stderr.count("auth=mtls") == 2
 
 
+def test_a_whole_job_runs_with_certificates_of_the_servers_alone(pki):
+    run = recps("launch", "--ps", "2", "--workers", "1", "--tls-clients", "any",
+                *pki.flags("member"), "--", str(programs.RECPS_TRAIN), "--data",
+                "synthetic:rows=500,keys=50", "--log-every", "100")
+    assert run.returncode == 0, run.stderr
+    assert "auth=tls " in run.stderr
+
+
 def test_a_token_over_tls_needs_no_client_certificates(pki, tmp_path):
     token = tmp_path / "token"
     token.write_bytes(b"x" * 32)
@@ -177,6 +185,15 @@ def test_a_token_over_tls_needs_no_client_certificates(pki, tmp_path):
         assert run.returncode == 0, run.stderr
         refused(ping(server.port, "--tls-ca", pki.path("ca")), "--token-file")
         assert server.stop() == 143
+
+
+def test_one_set_of_options_may_be_tls_of_the_servers_alone(pki):
+    with programs.Recpsd(*pki.flags("member"), "--tls-clients",
+                         "any") as server:
+        server.wait_for_log(r"auth=tls ")
+        assert ping(server.port, "--tls-ca", pki.path("ca")).returncode == 0
+        assert ping(server.port, *pki.flags("member")).returncode == 0
+        refused(ping(server.port), "speaks TLS")
 
 
 def test_nothing_is_readable_on_the_way(pki, mutual):

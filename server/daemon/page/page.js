@@ -712,8 +712,8 @@
     showConnections(look);
     showMemory(look);
     say($("when"), `${heard.toLocaleTimeString()}, every ` +
-      `${POLL_MS / 1e3} s; percentiles are read off buckets of a factor ` +
-      "of two");
+      `${POLL_MS / 1e3} s; percentiles are read off buckets, four an ` +
+      "octave");
     before = look;
     await showState(look);
     await showWho(look);

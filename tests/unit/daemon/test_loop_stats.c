@@ -20,6 +20,7 @@ START_TEST(times_fall_into_the_bucket_whose_bounds_hold_them)
     for (uint32_t i = 1; i + 1 < RPS_TIME_BUCKETS; i++) {
         ck_assert_uint_eq(rps_time_bucket(bound(i) - 1), i);
         ck_assert_uint_eq(rps_time_bucket(bound(i)), i + 1);
+        ck_assert_uint_eq(rps_time_bucket_begin(i + 1), bound(i));
     }
     ck_assert_uint_eq(rps_time_bucket(UINT64_MAX), RPS_TIME_BUCKETS - 1);
 }
