@@ -191,8 +191,8 @@ take_access(rps_client *client, const rps_client_options *options)
     if (options->token_file != NULL && options->token_file[0] != '\0') {
         status = rps_auth_built(&error);
         if (status == RPS_OK) {
-            status = rps_secret_read(
-                    &client->token, options->token_file, &error);
+            status = rps_secret_read(&client->token, "--token-file",
+                    options->token_file, &error);
         }
     }
     if (status == RPS_OK && rps_tls_is_asked(&files)) {

@@ -81,4 +81,8 @@ void rps_client_set_epoch(rps_client *client, uint32_t epoch);
 rps_embedding_table *rps_client_find_table(
         const rps_client *client, uint64_t id);
 
+/** The same with this spec, or a new one where none is left. NOMEM. */
+rps_status rps_client_take_table(rps_client *client, const rps_table_spec *spec,
+        rps_embedding_table **table_out);
+
 #endif /* RPS_CLIENT_HANDLE_H */

@@ -66,6 +66,7 @@ static const struct operation operations[RPS_OP_LAST + 1] = {
     [RPS_OP_PING] = {rps_serve_ping, HOLD_NONE, .any_epoch = true},
     [RPS_OP_AUTH] = {rps_serve_auth, HOLD_NONE,
         .any_epoch = true, .is_greeting = true},
+    [RPS_OP_LOG_LEVEL] = {rps_serve_log_level, HOLD_NONE, .any_epoch = true},
     [RPS_OP_CANCEL] = {rps_serve_cancel, HOLD_NONE,
         .any_epoch = true, .is_changing = true},
 };

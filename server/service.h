@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 struct rps_service;
+struct json_t;      /* jansson's */
 struct rps_session; /* one connection, as the service sees it */
 
 struct rps_service_options {
@@ -43,6 +44,9 @@ struct rps_service_options {
     /** One line for the log; may be NULL. Any thread. */
     void (*event)(
             void *context, int level, const char *event, const char *text);
+    /** STAT with {"times":true}: add what the process counts of its requests
+     * (PROTOCOL.md) to the object. May be NULL. Any thread. */
+    void (*times)(void *context, struct json_t *stat);
     /** SHUTDOWN was accepted: stop the process. May be NULL. Any thread. */
     void (*shutdown)(void *context);
     void *context;

@@ -340,6 +340,7 @@ rps_status rps_serve_restore(struct rps_request *request);
 rps_status rps_serve_stat(struct rps_request *request);
 rps_status rps_serve_auth(struct rps_request *request);
 rps_status rps_serve_ping(struct rps_request *request);
+rps_status rps_serve_log_level(struct rps_request *request);
 rps_status rps_serve_shutdown(struct rps_request *request);
 json_t *rps_wishes_json(uint32_t wishes);
 /** Rows have changed that no complete checkpoint holds. */

@@ -305,6 +305,17 @@ RPS_API RPS_NODISCARD rps_status rps_get_embedding_table(rps_client *client,
         const rps_table_spec *spec, rps_embedding_table **table_out);
 
 /**
+ * Open a table that exists already, by its name alone; nothing is made.
+ *
+ * Owns:    borrows name for the call; the handle lives as long as the client.
+ * Threads: the client's.
+ * Errors:  RPS_E_NOT_FOUND (a PS has no such table; named), RPS_E_MISMATCH
+ *          (the servers' specs differ); the usual.
+ */
+RPS_API RPS_NODISCARD rps_status rps_find_embedding_table(
+        rps_client *client, const char *name, rps_embedding_table **table_out);
+
+/**
  * Spec that the table was opened with.
  *
  * Owns:    valid as long as the client.
@@ -623,6 +634,31 @@ RPS_API RPS_NODISCARD rps_status rps_stat(
  */
 RPS_API RPS_NODISCARD rps_status rps_stat_digests(
         rps_client *client, uint32_t ps, char **json_out);
+
+/**
+ * The same with the times of requests: for each kind of request how many took
+ * how long since the start, in buckets ("times" in PROTOCOL.md), and the bytes
+ * that came and went. An embedded server counts neither.
+ *
+ * Owns:    *json_out is the caller's; free().
+ * Threads: the client's.
+ * Errors:  as rps_stat.
+ */
+RPS_API RPS_NODISCARD rps_status rps_stat_times(
+        rps_client *client, uint32_t ps, char **json_out);
+
+/**
+ * Change the least level of a PS's log until it reads its options again
+ * (SIGHUP); NULL only asks. *json_out (may be NULL) gets its answer.
+ *
+ * Shapes:  level is "debug", "info", "warn" or "error".
+ * Owns:    *json_out is the caller's; free().
+ * Threads: the client's.
+ * Errors:  RPS_E_INVAL (no such level), RPS_E_UNSUPPORTED (an older server);
+ *          as rps_stat.
+ */
+RPS_API RPS_NODISCARD rps_status rps_server_log_level(
+        rps_client *client, uint32_t ps, const char *level, char **json_out);
 
 /**
  * Round trip to one PS; *json_out (may be NULL) gets its answer.
