@@ -138,6 +138,7 @@ take_options(rps_client *client, const rps_client_options *options)
     client->request_timeout_ms = options->request_timeout_ms;
     client->report = options->report;
     client->report_context = options->report_context;
+    client->body_checksum = options->body_checksum != 0;
     client->checkpoint_read_only = options->checkpoint_read_only != 0;
     if (options->checkpoint_dir != NULL && options->checkpoint_dir[0] != '\0') {
         client->checkpoint_dir = strdup(options->checkpoint_dir);
@@ -303,6 +304,14 @@ const char *
 rps_client_error(const rps_client *client)
 {
     return rps_client_words();
+}
+
+void
+rps_client_traffic(const rps_client *client, rps_traffic *traffic_out)
+{
+    if (traffic_out != NULL) {
+        *traffic_out = client != NULL ? client->traffic : (rps_traffic){0};
+    }
 }
 
 const rps_cluster *

@@ -63,7 +63,8 @@ rps_exchange_begin(rps_client *client, struct rps_outbox *outbox,
     struct rps_header header = {
             .version = RPS_WIRE_VERSION,
             .opcode = request->opcode,
-            .flags = request->flags,
+            .flags = request->flags |
+                     (client->body_checksum ? RPS_FLAG_BODY_XXH3 : 0),
             .step = request->step,
             .epoch = channel->epoch,
             .route_version = client->route.version,
@@ -257,6 +258,8 @@ send_one(rps_client *client, struct rps_exchange *exchange,
     exchange->ticket = ticket->done ? NULL : ticket;
     ticket->outstanding += ticket->done ? 0 : 1;
     append(channel, exchange);
+    client->traffic.requests++;
+    client->traffic.sent_bytes += exchange->frame_bytes;
     status = channel->ops->send(channel, frame, exchange->frame_bytes, &error);
     if (status != RPS_OK) {
         lose(client, channel, status, &error);
@@ -353,9 +356,14 @@ refused(struct rps_ticket_state *ticket, const struct rps_channel *channel,
 }
 
 static rps_status
-check_header(const struct rps_exchange *exchange,
+check_header(const rps_client *client, const struct rps_exchange *exchange,
         const struct rps_header *header, struct rps_error *error)
 {
+    if (client->body_checksum && (header->flags & RPS_FLAG_BODY_XXH3) == 0) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "a reply to %s without the checksum that was asked for",
+                rps_opcode_str(exchange->opcode));
+    }
     if (header->version != RPS_WIRE_VERSION) {
         return rps_fail(error, RPS_E_CORRUPT,
                 "a reply of wire version %u (this client speaks %u)",
@@ -426,11 +434,14 @@ take_frame(void *context, struct rps_channel *channel,
         const struct rps_header *header, const uint8_t *frame,
         size_t frame_bytes, struct rps_error *error)
 {
+    rps_client *client = context;
     struct rps_exchange **link = find_waiting(channel, header->request_id);
     struct rps_exchange *exchange = *link;
     struct rps_ticket_state *ticket;
     struct rps_message reply;
     rps_status status;
+
+    client->traffic.received_bytes += frame_bytes;
 
     if (exchange == NULL || (header->flags & RPS_FLAG_REPLY) == 0) {
         return rps_fail(error, RPS_E_CORRUPT,
@@ -438,7 +449,7 @@ take_frame(void *context, struct rps_channel *channel,
                 rps_opcode_str(header->opcode),
                 (unsigned long long)header->request_id);
     }
-    status = check_header(exchange, header, error);
+    status = check_header(client, exchange, header, error);
     if (status == RPS_OK) {
         status = rps_message_open(&reply, header, frame, frame_bytes, error);
     }
@@ -448,7 +459,7 @@ take_frame(void *context, struct rps_channel *channel,
     if (status != RPS_OK) {
         return status; /* the exchange stays: lose() ends its ticket */
     }
-    owe_again(context, channel, exchange, header);
+    owe_again(client, channel, exchange, header);
     channel->wish_waits = (header->flags & RPS_FLAG_WISH) != 0;
     ticket = exchange->ticket;
     *link = exchange->next;

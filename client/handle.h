@@ -38,6 +38,7 @@ struct rps_client {
     uint64_t client_id;
     struct rps_secret token;     /* length 0: none */
     struct rps_tls_context *tls; /* NULL: plain */
+    bool body_checksum;          /* of requests, and asked of replies */
     uint32_t connect_timeout_ms;
     uint32_t request_timeout_ms;
     void (*report)(void *context, const char *line);
@@ -58,6 +59,7 @@ struct rps_client {
     struct rps_ticket_state *tickets;
     rps_embedding_table *tables;
     uint64_t lookup_step;
+    rps_traffic traffic;
 
     uint8_t *decision; /* of the last step's end; NULL: none */
     size_t decision_bytes;

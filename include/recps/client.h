@@ -41,6 +41,10 @@ typedef struct rps_ticket {
 /** Flags of lookups and pushes. */
 #define RPS_READ_ONLY 1u /**< an absent key answers the default vector */
 #define RPS_PADDED    2u /**< padding_key is set: zeros, never sent */
+/** With offsets: each server sums what it owns of a bag (lookups), or gets one
+ * gradient a bag (pushes). Fewer bytes where there are fewer bags than
+ * distinct keys. The client sums else, which depends on no server count. */
+#define RPS_POOL_ON_SERVER 4u
 
 /** Bits of a decision's wishes and of what a replica asks for. */
 #define RPS_WISH_SAVE  1u
@@ -81,7 +85,18 @@ typedef struct rps_client_options {
     const char *tls_ca;
     const char *tls_cert;
     const char *tls_key;
+    /** Not 0: the body of each request has a checksum (XXH3_64), and so has
+     * each reply's; a wrong one costs the connection. 0. */
+    int body_checksum;
 } rps_client_options;
+
+/** What a client has sent and received since it was opened: whole frames, of
+ * requests after HELLO; in embedded mode, too. */
+typedef struct rps_traffic {
+    uint64_t requests;
+    uint64_t sent_bytes;
+    uint64_t received_bytes;
+} rps_traffic;
 
 /** One table's part of a fused lookup. */
 typedef struct rps_lookup {
@@ -92,11 +107,14 @@ typedef struct rps_lookup {
             *offsets; /**< [bag_count + 1] into keys; NULL: a row a key */
     size_t bag_count;
     enum rps_pooling pooling;
-    uint32_t flags; /**< RPS_READ_ONLY, RPS_PADDED */
+    uint32_t flags; /**< RPS_READ_ONLY, RPS_PADDED, RPS_POOL_ON_SERVER */
     uint64_t padding_key;
     void *rows;           /**< [key_count or bag_count][dim] */
     size_t row_stride;    /**< bytes from row to row; 0 = dim values */
     enum rps_value value; /**< of rows; only F32 is built */
+    /** What travels: F32, F16, BF16, or I8 with a scale a row. Rows (or the
+     * servers' sums) are rounded to it there and widened here. */
+    enum rps_value wire;
 } rps_lookup;
 
 /** One table's part of a fused push; the first fields as in rps_lookup. */
@@ -113,13 +131,17 @@ typedef struct rps_push {
     size_t gradient_stride; /**< bytes; 0 = dim values */
     enum rps_value value;
     float learning_rate; /**< NaN: the table's; else >= 0 and finite */
+    /** What travels: each key's sum (or bag's gradient) is rounded to it. One
+     * beyond the type is infinite there, so refused as not finite. */
+    enum rps_value wire;
 } rps_push;
 
 /** What a request belongs to. */
 typedef struct rps_call {
     uint64_t step; /**< global step of a push; 0 outside a job */
-    /** Travels as the request's deadline, 0 = none. This version's servers
-     * do not look at it: rps_wait() has a limit of its own. */
+    /** The request's deadline, counted by each server from its arrival there;
+     * 0: none. Past it the answer is RPS_E_DEADLINE and that server did
+     * nothing. rps_wait() has a limit of its own. */
     uint32_t timeout_ms;
     uint32_t flags; /**< RPS_READ_ONLY, of every lookup in the call */
 } rps_call;
@@ -254,6 +276,14 @@ RPS_API int rps_client_fd(const rps_client *client);
 RPS_API const rps_cluster *rps_client_cluster(const rps_client *client);
 
 /**
+ * What went over the wire so far; subtract two to measure.
+ *
+ * Threads: the client's.
+ */
+RPS_API void rps_client_traffic(
+        const rps_client *client, rps_traffic *traffic_out);
+
+/**
  * Servers that this client asks: those of the job; 1: embedded, or an
  * evaluator's; 0: no client.
  *
@@ -350,8 +380,9 @@ RPS_API RPS_NODISCARD rps_status rps_poll(
         rps_client *client, rps_ticket ticket, int *done_out);
 
 /**
- * Forget a ticket. Its buffers are not touched after the return; a push may
- * or may not have been applied.
+ * Forget a ticket. Its buffers are not touched after the return. A lookup's
+ * answer is dropped; a push that has begun is not torn: every server that it
+ * reaches carries it out as a whole, and nobody is told. Who must know waits.
  *
  * Threads: the client's.
  */
