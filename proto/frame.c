@@ -127,6 +127,17 @@ rps_header_decode(const uint8_t bytes[RPS_HEADER_BYTES],
     return check_known(header, error);
 }
 
+struct rps_reply_head
+rps_reply_head(const uint8_t bytes[RPS_HEADER_BYTES])
+{
+    struct wire_header wire;
+
+    memcpy(&wire, bytes, sizeof(wire));
+    return (struct rps_reply_head){.request_id = wire.request_id,
+            .opcode = wire.opcode,
+            .status = (int32_t)wire.deadline_or_status};
+}
+
 const char *
 rps_opcode_str(uint16_t opcode)
 {

@@ -84,6 +84,15 @@ void rps_header_encode(
 rps_status rps_header_decode(const uint8_t bytes[RPS_HEADER_BYTES],
         struct rps_header *header, struct rps_error *error);
 
+/** What a reply of our own making says of itself: nothing is checked. */
+struct rps_reply_head {
+    uint64_t request_id;
+    uint16_t opcode;
+    int32_t status;
+};
+
+struct rps_reply_head rps_reply_head(const uint8_t bytes[RPS_HEADER_BYTES]);
+
 /** "EMBEDDING_LOOKUP"; "UNKNOWN" for others. */
 const char *rps_opcode_str(uint16_t opcode);
 

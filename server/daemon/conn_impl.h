@@ -126,8 +126,8 @@ void rps_conn_stats_keys(
 void rps_conn_stats_end(struct rps_conn *conn);
 
 /** A reply came, before conn->pending falls. */
-void rps_conn_stats_reply(struct rps_conn *conn, const uint8_t *frame,
-        uint16_t opcode, int32_t status);
+void rps_conn_stats_reply(
+        struct rps_conn *conn, const struct rps_reply_head *head);
 
 /** The peer loses its connection for this event of the log. */
 void rps_conn_stats_lost(struct rps_conn *conn, const char *event);

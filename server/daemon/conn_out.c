@@ -26,12 +26,11 @@ rps_conn_free_out(struct rps_conn *conn)
 static void
 account(struct rps_conn *conn, const uint8_t *frame)
 {
-    uint16_t opcode;
-    int32_t status;
+    const struct rps_reply_head head = rps_reply_head(frame);
+    const uint16_t opcode = head.opcode;
+    const int32_t status = head.status;
 
-    memcpy(&opcode, frame + 6, sizeof(opcode)); /* proto/frame.h */
-    memcpy(&status, frame + 56, sizeof(status));
-    rps_conn_stats_reply(conn, frame, opcode, status);
+    rps_conn_stats_reply(conn, &head);
     assert(conn->pending > 0);
     conn->pending--;
     if (opcode == RPS_OP_STEP_END && conn->waiting_steps > 0) {

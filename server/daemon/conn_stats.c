@@ -87,24 +87,21 @@ recall(struct rps_conn *conn, uint64_t request_id)
 }
 
 void
-rps_conn_stats_reply(struct rps_conn *conn, const uint8_t *frame,
-        uint16_t opcode, int32_t status)
+rps_conn_stats_reply(struct rps_conn *conn, const struct rps_reply_head *head)
 {
     uint64_t now = rps_clock_ns();
     uint64_t since = 0;
-    uint64_t request_id;
 
-    memcpy(&request_id, frame + 16, sizeof(request_id)); /* proto/frame.h */
     if (conn->handling && !conn->answered &&
-            request_id == conn->header.request_id) {
+            head->request_id == conn->header.request_id) {
         conn->answered = true;
         since = conn->header_ns;
     } else {
-        since = recall(conn, request_id);
+        since = recall(conn, head->request_id);
     }
     rps_stat_add(&stats_of(conn)->pending, UINT64_MAX);
-    rps_loop_stats_reply(
-            stats_of(conn), opcode, status, since != 0 ? now - since : 0);
+    rps_loop_stats_reply(stats_of(conn), head->opcode, head->status,
+            since != 0 ? now - since : 0);
 }
 
 void

@@ -127,6 +127,22 @@ START_TEST(header_of_a_later_version_opcode_or_flag_is_unsupported)
 }
 END_TEST
 
+START_TEST(head_of_a_reply_has_its_opcode_status_and_id)
+{
+    uint8_t bytes[RPS_HEADER_BYTES];
+    struct rps_header header = lookup_header();
+    struct rps_reply_head head;
+
+    header.flags = RPS_FLAG_REPLY;
+    header.status = RPS_E_LIMIT;
+    rps_header_encode(&header, bytes);
+    head = rps_reply_head(bytes);
+    ck_assert_uint_eq(head.opcode, header.opcode);
+    ck_assert_int_eq(head.status, RPS_E_LIMIT);
+    ck_assert_uint_eq(head.request_id, 42);
+}
+END_TEST
+
 START_TEST(header_with_a_body_over_16_mib_is_refused)
 {
     uint8_t bytes[RPS_HEADER_BYTES];
@@ -398,6 +414,7 @@ main(void)
     tcase_add_test(tc, frame_is_read_back_field_by_field);
     tcase_add_test(tc, header_with_any_flipped_bit_fails_its_checksum);
     tcase_add_test(tc, header_of_a_later_version_opcode_or_flag_is_unsupported);
+    tcase_add_test(tc, head_of_a_reply_has_its_opcode_status_and_id);
     tcase_add_test(tc, header_with_a_body_over_16_mib_is_refused);
     tcase_add_loop_test(tc, section_that_lies_is_refused, 0, 9);
     tcase_add_test(tc, offset_of_an_empty_section_leads_nowhere);
