@@ -8,6 +8,7 @@
 #include <cblas.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -143,12 +144,16 @@ start(const struct rps_options *options)
     struct rps_settings settings;
     struct rps_error error;
 
-    if (rps_settings_read(&settings, options, &error) != RPS_OK) {
-        fprintf(stderr, "recps-train: %s\n", error.text);
-        return EX_USAGE;
-    }
     rps_log_identity(
             rps_role_str(options->cluster.role), options->cluster.index);
+    if (rps_settings_read(&settings, options, &error) != RPS_OK) {
+        if (strcmp(options->log_format, "json") == 0) {
+            rps_log(RPS_LOG_ERROR, "bad_option", "%s", error.text);
+        } else {
+            fprintf(stderr, "recps-train: %s\n", error.text);
+        }
+        return EX_USAGE;
+    }
     if (settings.task == RPS_TASK_LEAVE) {
         printf("nothing to do here: --evaluate and --predict are the "
                "chief's alone\n");

@@ -18,7 +18,7 @@
 static const uint16_t opcodes[] = {RPS_OP_ALTER_TABLE, RPS_OP_ERASE,
         RPS_OP_EVICT, RPS_OP_DROP, RPS_OP_HOT_KEYS, RPS_OP_SCAN,
         RPS_OP_EMBEDDING_LOOKUP, RPS_OP_PUSH_GRADIENTS, RPS_OP_REFRESH,
-        RPS_OP_ASSIGN, RPS_OP_CANCEL};
+        RPS_OP_ASSIGN, RPS_OP_CANCEL, RPS_OP_LOG_LEVEL};
 
 #define OPCODES (sizeof(opcodes) / sizeof(opcodes[0]))
 

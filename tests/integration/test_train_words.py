@@ -294,6 +294,14 @@ def test_a_signal_ends_who_waits_for_the_other_replicas_at_once(recpsd):
         process.stderr.close()
 
 
+@pytest.mark.parametrize("flags", [
+    [], ["--data", "synthetic:rows=1000,keys=10", "--emb-dim", "x"]])
+def test_what_is_refused_is_json_where_the_log_is(flags):
+    run = trainer.train(*flags, "--log-format", "json", code=64)
+    for line in run.stderr.splitlines():
+        assert json.loads(line)["event"] == "bad_option"
+
+
 def test_a_refused_token_is_77(recpsd, tmp_path):
     token = tmp_path / "token"
     token.write_bytes(b"x" * 32)
