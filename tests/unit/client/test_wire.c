@@ -629,6 +629,49 @@ START_TEST(bags_that_exceed_a_frame_are_cut_and_joined_again)
 }
 END_TEST
 
+/* 40000 uses of a row of 8192: more than a server adds up for one frame. */
+START_TEST(a_bag_that_adds_up_too_much_is_cut)
+{
+    enum {
+        WIDE = 8192,
+        N = 40000
+    };
+    const uint32_t offsets[2] = {0, N};
+    uint64_t *keys = calloc(N, sizeof(*keys));
+    float *rows = malloc(WIDE * sizeof(*rows));
+    rps_lookup lookup = {.keys = keys,
+            .key_count = N,
+            .offsets = offsets,
+            .bag_count = 1,
+            .pooling = RPS_POOLING_SUM,
+            .flags = RPS_POOL_ON_SERVER,
+            .rows = rows};
+    rps_traffic before, after;
+    size_t wrong = 0;
+
+    if (begin(_i)) {
+        rps_assign assign = {.keys = keys, .key_count = 1, .rows = rows};
+
+        lookup.table = assign.table = table_of("wide", WIDE);
+        for (size_t c = 0; c < WIDE; c++) {
+            rows[c] = (float)(c % 5);
+        }
+        must(rps_assign_rows(client, &assign));
+        rps_client_traffic(client, &before);
+        run_lookups(&lookup, 1);
+        rps_client_traffic(client, &after);
+        ck_assert_uint_eq(after.requests - before.requests, 2);
+        for (size_t c = 0; c < WIDE; c++) {
+            wrong += rows[c] != (float)(c % 5) * N;
+        }
+        ck_assert_uint_eq(wrong, 0);
+        end();
+    }
+    free(keys);
+    free(rows);
+}
+END_TEST
+
 START_TEST(nothing_in_bags_is_legal_there_too)
 {
     const uint32_t offsets[3] = {0, 0, 2};
@@ -737,6 +780,7 @@ main(void)
     tcase_add_loop_test(tcase, checksums_go_both_ways_when_asked_for, 0, LOOPS);
     tcase_add_loop_test(
             tcase, large_bags_of_distinct_keys_are_smaller_there, 0, LOOPS);
+    tcase_add_loop_test(tcase, a_bag_that_adds_up_too_much_is_cut, 1, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
