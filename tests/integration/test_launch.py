@@ -445,7 +445,8 @@ def test_help_lists_what_launch_takes_and_nothing_else():
         "--ps", "--workers", "--chief", "--evaluator", "--help", "--version",
         "--checkpoint-dir", "--job-id", "--job-seed", "--connect-timeout",
         "--step-timeout", "--step-bytes-max", "--token-file", "--tls-cert",
-        "--tls-key", "--tls-ca", "--log-level", "--log-format", "--admin",
+        "--tls-key", "--tls-ca", "--tls-clients", "--log-level", "--log-format",
+        "--admin",
         "--live-timeout", "--auth", "--loops", "--connections-max",
         "--handshakes-max", "--memory-limit", "--numa", "--drain-delay",
         "--drain-timeout"}
