@@ -28,8 +28,12 @@ typedef rps_status rps_frame_fn(void *context, struct rps_channel *channel,
         size_t frame_bytes, struct rps_error *error);
 
 struct rps_channel_ops {
-    /** Takes the frame (free()), also on failure; writes what can go. */
-    rps_status (*send)(struct rps_channel *channel, uint8_t *frame,
+    /**
+     * Writes what can go. The frame is borrowed until its reply was given to
+     * `take` or the channel hung up; so a reply to a frame that is not wholly
+     * written yet is CORRUPT, and not given.
+     */
+    rps_status (*send)(struct rps_channel *channel, const uint8_t *frame,
             size_t frame_bytes, struct rps_error *error);
     /** Write and read what can be without waiting. Failure: it is lost. */
     rps_status (*move)(struct rps_channel *channel, rps_frame_fn *take,
@@ -38,7 +42,8 @@ struct rps_channel_ops {
     bool (*arm)(struct rps_channel *channel);
     /** Descriptor and the poll(2) events to watch. */
     int (*watch)(const struct rps_channel *channel, short *events_out);
-    /** It is lost: let the peer see that nobody listens any more. */
+    /** It is lost: let the peer see that nobody listens any more. No frame is
+     * borrowed from here on. */
     void (*hang_up)(struct rps_channel *channel);
     /** `forked`: this is the child; touch nothing that is shared. */
     void (*destroy)(struct rps_channel *channel, bool forked);

@@ -261,11 +261,11 @@ destroy_channels(rps_client *client, bool forked)
 
     for (i = 0; client->channels != NULL && i < client->channel_count; i++) {
         struct rps_channel *channel = client->channels[i];
+        struct rps_exchange *waiting =
+                channel != NULL ? channel->waiting : NULL;
 
-        if (channel != NULL) {
-            rps_channel_forget(channel);
-        }
-        rps_channel_destroy(channel, forked);
+        rps_channel_destroy(channel, forked); /* it borrows their frames */
+        rps_exchanges_free(waiting);
     }
     free(client->channels);
 }

@@ -65,6 +65,7 @@ dial_clear(struct dial *dial)
     }
     rps_channel_destroy(dial->channel, false);
     dial->channel = NULL;
+    rps_hello_finish(&dial->hello);
 }
 
 /* Try again after half to whole of the back-off, which then doubles. */
@@ -534,5 +535,6 @@ rps_connect_local(rps_client *client)
         }
         status = channel->ops->move(channel, take_local, &hello, &error);
     }
+    rps_hello_finish(&hello.hello);
     return status == RPS_OK ? RPS_OK : rps_client_fail_with(status, &error);
 }

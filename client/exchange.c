@@ -195,13 +195,13 @@ concerns(const struct rps_ticket_state *ticket,
 }
 
 void
-rps_channel_forget(struct rps_channel *channel)
+rps_exchanges_free(struct rps_exchange *first)
 {
-    while (channel->waiting != NULL) {
-        struct rps_exchange *exchange = channel->waiting;
+    while (first != NULL) {
+        struct rps_exchange *next = first->next;
 
-        channel->waiting = exchange->next;
-        exchange_destroy(exchange);
+        exchange_destroy(first);
+        first = next;
     }
 }
 
@@ -219,9 +219,10 @@ lose(rps_client *client, struct rps_channel *channel, rps_status status,
             ticket_end(ticket, status, &channel->cause);
         }
     }
-    rps_channel_forget(channel);
     /* The peer sees at once that nobody listens; words stay. */
     channel->ops->hang_up(channel);
+    rps_exchanges_free(channel->waiting);
+    channel->waiting = NULL;
 }
 
 /* --- sending ------------------------------------------------------------- */
@@ -243,21 +244,19 @@ send_one(rps_client *client, struct rps_exchange *exchange,
         struct rps_ticket_state *ticket)
 {
     struct rps_channel *channel = client->channels[exchange->ps];
-    uint8_t *frame = exchange->frame;
     struct rps_error error = {{0}};
     rps_status status;
 
-    exchange->frame = NULL;
     if (channel->lost) {
         ticket_end(ticket, RPS_E_UNREACHABLE, &channel->cause);
         exchange_destroy(exchange);
-        free(frame);
         return;
     }
     exchange->ticket = ticket->done ? NULL : ticket;
     ticket->outstanding += ticket->done ? 0 : 1;
     append(channel, exchange);
-    status = channel->ops->send(channel, frame, exchange->frame_bytes, &error);
+    status = channel->ops->send(
+            channel, exchange->frame, exchange->frame_bytes, &error);
     if (status != RPS_OK) {
         lose(client, channel, status, &error);
     }

@@ -52,7 +52,7 @@ struct rps_exchange {
     struct rps_answer *answer; /* borrowed: of take_text */
     struct rps_part *parts;    /* owned [part_count] */
     uint32_t part_count;
-    uint8_t *frame; /* built, not sent yet; owned */
+    uint8_t *frame; /* owned; the channel borrows it until the reply */
     size_t frame_bytes;
 };
 
@@ -124,8 +124,8 @@ void rps_outbox_abort(rps_client *client, struct rps_outbox *outbox);
 void rps_outbox_send(rps_client *client, struct rps_outbox *outbox,
         struct rps_ticket_state *ticket);
 
-/** Drop what waits on it, when it is closed. */
-void rps_channel_forget(struct rps_channel *channel);
+/** A list of them, whose channel hung up or is gone. */
+void rps_exchanges_free(struct rps_exchange *first);
 
 /** rps_take_fn: text and decision go to exchange->answer. */
 rps_take_fn rps_take_text;
