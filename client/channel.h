@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/tls.h"
+#include "client/numbers.h"
 #include "proto/frame.h"
 
 #include <stdbool.h>
@@ -49,17 +50,32 @@ struct rps_channel_ops {
     void (*destroy)(struct rps_channel *channel, bool forked);
 };
 
+/** What a server that began anew does not have any more. */
+struct rps_lost {
+    uint64_t first, last; /* numbers that were answered; 0: none */
+    uint64_t pushes;      /* of them, acknowledged pushes */
+};
+
+/*
+ * One connection. When it is cut the channel is `down`; redial.c makes
+ * another one, which takes over all but the first three fields.
+ */
 struct rps_channel {
     const struct rps_channel_ops *ops;
     uint32_t ps;
-    uint32_t epoch;       /* of the requests to this PS */
-    char *address;        /* owned; for words */
-    uint64_t last_number; /* of the lane */
-    bool owes_decision;   /* the PS has not had the client's decision yet */
-    bool wish_waits;      /* a reply had the WISH flag */
-    bool lost;
-    struct rps_error cause;       /* why it was lost */
-    struct rps_exchange *waiting; /* sent, not answered; oldest first */
+    char *address;          /* owned; for words */
+    uint32_t epoch;         /* of the requests to this PS */
+    bool owes_decision;     /* the PS has not had the client's decision yet */
+    bool wish_waits;        /* a reply had the WISH flag */
+    bool down;              /* cut, and dialled again */
+    bool lost;              /* for good */
+    bool moved_on;          /* a reply came since it was dialled */
+    uint32_t connection;    /* which one, for watch.c */
+    struct rps_error cause; /* why it is down or lost */
+    struct rps_exchange *waiting; /* not answered; oldest first */
+    uint32_t unsent;              /* of them, those at the end */
+    struct rps_lost rolled_back;  /* not told yet; last 0: nothing */
+    struct rps_numbers numbers;
 };
 
 /**

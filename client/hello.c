@@ -189,6 +189,8 @@ static rps_status
 read_answer(const rps_client *client, struct rps_channel *channel,
         const json_t *object, struct rps_error *error)
 {
+    const char *incarnation =
+            json_string_value(json_object_get(object, "incarnation"));
     uint64_t epoch;
     uint64_t last = 0;
     rps_status status = check_field(object, "version", RPS_WIRE_VERSION, error);
@@ -211,8 +213,14 @@ read_answer(const rps_client *client, struct rps_channel *channel,
         return rps_fail(error, RPS_E_CORRUPT,
                 "its answer to HELLO has no epoch or last_number");
     }
+    if (incarnation == NULL ||
+            !rps_parse_hex64(incarnation, &channel->numbers.incarnation)) {
+        return rps_fail(
+                error, RPS_E_CORRUPT, "its answer to HELLO has no incarnation");
+    }
     channel->epoch = (uint32_t)epoch;
-    channel->last_number = last;
+    channel->numbers.given = last;
+    channel->numbers.answered = last;
     return RPS_OK;
 }
 

@@ -28,7 +28,7 @@ rps_status rps_hello_begin(struct rps_hello *hello, rps_client *client,
 
 /**
  * Check an answer. AUTH's is followed by HELLO; HELLO's sets the channel's
- * epoch and last number, and hello->greeted. A refusal keeps the server's
+ * epoch and numbers, and hello->greeted. A refusal keeps the server's
  * status; AUTH: the server has not proved that it has our token; CORRUPT: it
  * makes no sense.
  */

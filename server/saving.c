@@ -533,6 +533,68 @@ restore(struct rps_service *service, struct rps_task *task, char **text_out,
     return status == RPS_OK && *text_out == NULL ? RPS_E_NOMEM : status;
 }
 
+/* The newest that is complete and not left behind; 0: none. */
+static rps_status
+find_newest(const struct rps_service *service, uint64_t *step_out,
+        struct rps_error *error)
+{
+    const struct rps_service_options *options = &service->options;
+    struct rps_checkpoint_survey survey = {0};
+    rps_status status;
+
+    *step_out = 0;
+    if (options->checkpoint_dir == NULL) {
+        return rps_fail(
+                error, RPS_E_INVAL, "there is no checkpoint_dir to begin from");
+    }
+    status = rps_checkpoint_survey(options->checkpoint_dir, options->ps_index,
+            options->ps_count, &survey, error);
+    for (size_t i = 0; status == RPS_OK && i < survey.count; i++) {
+        if (!survey.complete[i].abandoned) {
+            *step_out = survey.complete[i].step;
+        }
+    }
+    rps_checkpoint_survey_finish(&survey);
+    return status;
+}
+
+rps_status
+rps_service_load_newest(struct rps_service *service, struct rps_error *error)
+{
+    struct rps_task task = {0};
+    struct fresh fresh = {0};
+    rps_status status = find_newest(service, &task.step, error);
+
+    if (status != RPS_OK || task.step == 0) {
+        return status;
+    }
+    status = make_fresh(service, &task, &fresh, error);
+    if (status == RPS_OK) {
+        status = rps_lanes_merge(service->lanes, fresh.lanes, fresh.lane_count);
+    }
+    if (status == RPS_OK) {
+        struct rps_store *empty = service->store;
+
+        pthread_rwlock_wrlock(&service->state_lock);
+        service->store = fresh.store;
+        rps_tables_set_step(service->store, task.step);
+        atomic_store(&service->step, task.step);
+        pthread_mutex_lock(&service->lock);
+        service->data_position = json_incref(fresh.data_position);
+        service->saved = true;
+        service->saved_step = task.step;
+        pthread_mutex_unlock(&service->lock);
+        pthread_rwlock_unlock(&service->state_lock);
+        fresh.store = empty;
+        rps_service_event(service, RPS_LOG_INFO, "started_from",
+                "ckpt-%012" PRIu64 " in %s: %zu tables", task.step,
+                service->options.checkpoint_dir,
+                rps_store_count(service->store));
+    }
+    drop_fresh(&fresh, 0);
+    return status;
+}
+
 static rps_status
 run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
         struct rps_error *error)

@@ -59,6 +59,14 @@ rps_status rps_service_create(struct rps_service **service_out,
 rps_status rps_service_set_token(struct rps_service *service,
         const struct rps_secret *token, struct rps_error *error);
 
+/**
+ * Begin with the newest complete checkpoint of checkpoint_dir, if there is
+ * one: its tables, its step and what it knows of clients; epoch 0, async.
+ * Before the first session. INVAL (no checkpoint_dir); as RESTORE.
+ */
+rps_status rps_service_load_newest(
+        struct rps_service *service, struct rps_error *error);
+
 /** No session may be open. Waits for a save in progress. */
 void rps_service_destroy(struct rps_service *service);
 

@@ -250,6 +250,14 @@ create_service(struct rps_daemon *daemon)
         rps_log(RPS_LOG_ERROR, "start_failed", "%s", error.text);
         return RPS_EXIT_INTERNAL;
     }
+    if (strcmp(options->start_from, "newest") == 0) {
+        status = rps_service_load_newest(daemon->service, &error);
+    }
+    if (status != RPS_OK) {
+        rps_log(RPS_LOG_ERROR, "start_failed", "--start-from newest: %s",
+                error.text);
+        return status == RPS_E_INVAL ? RPS_EXIT_USAGE : RPS_EXIT_CHECKPOINT_DIR;
+    }
     daemon->shared.service = daemon->service;
     return RPS_EXIT_OK;
 }
