@@ -34,6 +34,7 @@ struct rps_service_options {
     bool checkpoint_read_only_ok;
     uint64_t step_bytes_max; /* of one replica's contribution */
     uint32_t step_timeout_ms;
+    uint64_t client_ttl_ms; /* of one without a connection; 0: no limit */
     /** Keep the tables up (eviction, compaction) on a thread; else whoever
      * pushes does a slice of it. */
     bool background;
@@ -82,6 +83,22 @@ struct rps_session *rps_session_open(
  */
 void rps_session_close(struct rps_session *session);
 
+/** Bytes of a push whose last frame has not come. Threads: the session's. */
+size_t rps_session_held_bytes(const struct rps_session *session);
+
+/** Memory of connections counts in memory_limit: so much more or less.
+ * Threads: any. */
+void rps_service_count_buffers(struct rps_service *service, int64_t bytes);
+
+/**
+ * A newer connection has taken the session's lane over: this one is to be
+ * closed. Called under the service's lock, from another session's thread:
+ * only note it, and wake who closes. Once the session is closed it is not
+ * called any more. Threads: the session's, before its HELLO.
+ */
+void rps_session_on_superseded(struct rps_session *session,
+        void (*superseded)(void *context), void *context);
+
 /**
  * Takes the reply: an owned frame (free()), or NULL when memory ran out:
  * close the connection. Called exactly once a request, unless the session
@@ -92,7 +109,7 @@ typedef void rps_reply_fn(void *context, uint8_t *frame, size_t frame_bytes);
 /**
  * Serve one request. `message` and its frame are borrowed for the call; what
  * must outlive it is copied. A HELLO that takes over a lane waits for the
- * request that its older connection has in hand.
+ * request that its older connection has in hand, which then is superseded.
  */
 void rps_service_handle(struct rps_session *session,
         const struct rps_message *message, rps_reply_fn *reply, void *context);

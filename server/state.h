@@ -107,6 +107,8 @@ struct rps_session {
     uint64_t client;
     struct rps_lane *lane; /* NULL: none named */
     uint64_t turn;
+    void (*superseded)(void *context); /* set before HELLO; may be NULL */
+    void *superseded_context;
 
     struct rps_pushed push; /* session's own thread only */
     uint32_t replying;      /* reply callbacks in progress; lock */
