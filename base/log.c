@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@ static uint64_t incarnation_own;
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 static const int priorities[] = {7, 6, 4, 3}; /* syslog's */
+#define LEVEL_COUNT (sizeof(level_names) / sizeof(level_names[0]))
 
 /* systemd says which file the journal reads; stderr may be another by now. */
 static bool
@@ -49,6 +51,30 @@ rps_log_set(enum rps_log_level level, enum rps_log_format format)
     atomic_store_explicit(&level_least, (uint32_t)level, memory_order_relaxed);
     atomic_store_explicit(
             &format_chosen, (uint32_t)format, memory_order_relaxed);
+}
+
+void
+rps_log_set_level(enum rps_log_level level)
+{
+    atomic_store_explicit(&level_least, (uint32_t)level, memory_order_relaxed);
+}
+
+const char *
+rps_log_level_str(enum rps_log_level level)
+{
+    return level_names[level];
+}
+
+bool
+rps_log_level_parse(const char *word, enum rps_log_level *level_out)
+{
+    for (uint32_t i = 0; i < LEVEL_COUNT; i++) {
+        if (strcmp(level_names[i], word) == 0) {
+            *level_out = (enum rps_log_level)i;
+            return true;
+        }
+    }
+    return false;
 }
 
 void

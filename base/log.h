@@ -7,6 +7,7 @@
 #ifndef RPS_BASE_LOG_H
 #define RPS_BASE_LOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum rps_log_level {
@@ -27,6 +28,13 @@ void rps_log_init(enum rps_log_level level, enum rps_log_format format);
 
 /** From here on. Threads: any. */
 void rps_log_set(enum rps_log_level level, enum rps_log_format format);
+
+/** The least level alone. Threads: any. */
+void rps_log_set_level(enum rps_log_level level);
+
+/** "debug", "info", "warn", "error"; parse: false for other words. */
+const char *rps_log_level_str(enum rps_log_level level);
+bool rps_log_level_parse(const char *word, enum rps_log_level *level_out);
 
 /** The least level that is written. Threads: any. */
 enum rps_log_level rps_log_least(void);

@@ -7,56 +7,74 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The group may read (a Secret volume with fsGroup), nobody else anything. */
-#define MODE_REFUSED (S_IWGRP | S_IXGRP | S_IRWXO)
+/* For nobody: whoever else could read or change it, and what no secret is. */
+#define MODE_REFUSED (S_IXUSR | S_IWGRP | S_IXGRP | S_IRWXO)
 /* What every secret's memory has: with line ends, and one byte too many. */
 #define ROOM_BYTES ((size_t)RPS_SECRET_BYTES_MAX + 3)
 
+/** Where a secret is, for its failures. */
+struct source {
+    const char *option;
+    const char *path;
+};
+
 static rps_status
-check_open(int fd, const char *path, struct rps_error *error)
+check_mode(const struct source *source, const struct stat *info,
+        struct rps_error *error)
+{
+    const bool group = (info->st_mode & S_IRGRP) != 0;
+
+    if ((info->st_mode & MODE_REFUSED) == 0 && (!group || info->st_uid == 0)) {
+        return RPS_OK;
+    }
+    return rps_fail(error, RPS_E_AUTH,
+            "%s %s has mode %04o: its owner alone may read it; chmod 600 it%s",
+            source->option, source->path, (unsigned)(info->st_mode & 07777),
+            group ? " (the group may read a file of root's: 0640)" : "");
+}
+
+static rps_status
+check_open(int fd, const struct source *source, struct rps_error *error)
 {
     struct stat info;
 
     if (fstat(fd, &info) != 0) {
-        return rps_fail(
-                error, RPS_E_AUTH, "cannot stat %s: %s", path, strerror(errno));
+        return rps_fail(error, RPS_E_AUTH, "%s %s: %s", source->option,
+                source->path, strerror(errno));
     }
     if (!S_ISREG(info.st_mode)) {
-        return rps_fail(error, RPS_E_AUTH, "%s is not a file", path);
-    }
-    if ((info.st_mode & MODE_REFUSED) != 0) {
-        return rps_fail(error, RPS_E_AUTH,
-                "%s has mode %04o: others can read it, or others than its "
-                "owner write it; chmod 600 it (0640 is fine, too)",
-                path, (unsigned)(info.st_mode & 07777));
+        return rps_fail(error, RPS_E_AUTH, "%s %s is not a file",
+                source->option, source->path);
     }
     if (info.st_uid != 0 && info.st_uid != geteuid()) {
         return rps_fail(error, RPS_E_AUTH,
-                "%s belongs to user %u, who could change it: it must belong "
+                "%s %s belongs to user %u, who could change it: it must belong "
                 "to this process's user (%u) or to root",
-                path, (unsigned)info.st_uid, (unsigned)geteuid());
+                source->option, source->path, (unsigned)info.st_uid,
+                (unsigned)geteuid());
     }
-    return RPS_OK;
+    return check_mode(source, &info, error);
 }
 
 /* Not blocking: a FIFO has no end to wait for. */
 static rps_status
-open_checked(const char *path, int *fd_out, struct rps_error *error)
+open_checked(const struct source *source, int *fd_out, struct rps_error *error)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     rps_status status;
 
     *fd_out = -1;
     if (fd < 0) {
-        return rps_fail(
-                error, RPS_E_AUTH, "cannot open %s: %s", path, strerror(errno));
+        return rps_fail(error, RPS_E_AUTH, "%s: cannot open %s: %s",
+                source->option, source->path, strerror(errno));
     }
-    status = check_open(fd, path, error);
+    status = check_open(fd, source, error);
     if (status != RPS_OK) {
         close(fd);
         return status;
@@ -66,10 +84,11 @@ open_checked(const char *path, int *fd_out, struct rps_error *error)
 }
 
 rps_status
-rps_secret_check(const char *path, struct rps_error *error)
+rps_secret_check(const char *option, const char *path, struct rps_error *error)
 {
+    const struct source source = {.option = option, .path = path};
     int fd = -1;
-    rps_status status = open_checked(path, &fd, error);
+    rps_status status = open_checked(&source, &fd, error);
 
     if (fd >= 0) {
         close(fd);
@@ -78,12 +97,13 @@ rps_secret_check(const char *path, struct rps_error *error)
 }
 
 static rps_status
-read_bytes(int fd, const char *path, struct rps_secret *secret,
+read_bytes(int fd, const struct source *source, struct rps_secret *secret,
         struct rps_error *error)
 {
     secret->bytes = malloc(ROOM_BYTES);
     if (secret->bytes == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "%s: out of memory", path);
+        return rps_fail(
+                error, RPS_E_NOMEM, "%s: out of memory", source->option);
     }
     while (secret->length < ROOM_BYTES) {
         const ssize_t n = read(fd, secret->bytes + secret->length,
@@ -92,8 +112,8 @@ read_bytes(int fd, const char *path, struct rps_secret *secret,
             continue;
         }
         if (n < 0) {
-            return rps_fail(error, RPS_E_AUTH, "cannot read %s: %s", path,
-                    strerror(errno));
+            return rps_fail(error, RPS_E_AUTH, "%s: cannot read %s: %s",
+                    source->option, source->path, strerror(errno));
         }
         if (n == 0) {
             break;
@@ -109,28 +129,29 @@ read_bytes(int fd, const char *path, struct rps_secret *secret,
 }
 
 rps_status
-rps_secret_read(
-        struct rps_secret *secret, const char *path, struct rps_error *error)
+rps_secret_read(struct rps_secret *secret, const char *option, const char *path,
+        struct rps_error *error)
 {
+    const struct source source = {.option = option, .path = path};
     int fd = -1;
-    rps_status status = open_checked(path, &fd, error);
+    rps_status status = open_checked(&source, &fd, error);
 
     *secret = (struct rps_secret){0};
     if (status != RPS_OK) {
         return status;
     }
-    status = read_bytes(fd, path, secret, error);
+    status = read_bytes(fd, &source, secret, error);
     close(fd);
     if (status == RPS_OK && secret->length < RPS_SECRET_BYTES_MIN) {
         status = rps_fail(error, RPS_E_AUTH,
-                "%s: a token of %zu bytes; it must have %u at least "
+                "%s %s: a token of %zu bytes; it must have %u at least "
                 "(openssl rand -hex 32 makes a good one)",
-                path, secret->length, RPS_SECRET_BYTES_MIN);
+                option, path, secret->length, RPS_SECRET_BYTES_MIN);
     }
     if (status == RPS_OK && secret->length > RPS_SECRET_BYTES_MAX) {
         status = rps_fail(error, RPS_E_AUTH,
-                "%s: a token of more than %u bytes (is it the right file?)",
-                path, RPS_SECRET_BYTES_MAX);
+                "%s %s: a token of more than %u bytes (is it the right file?)",
+                option, path, RPS_SECRET_BYTES_MAX);
     }
     if (status != RPS_OK) {
         rps_secret_finish(secret);

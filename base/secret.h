@@ -21,12 +21,12 @@ struct rps_secret {
 };
 
 /**
- * Read a token: the file's bytes without line ends at their end. AUTH: the
- * file is not there, can be read or written by others, belongs to somebody
- * else, or is too short or too long. NOMEM.
+ * Read a token: the file's bytes without line ends at their end. `option`
+ * ("--token-file") begins the words of a failure. AUTH: as rps_secret_check(),
+ * or it is too short or too long. NOMEM.
  */
-rps_status rps_secret_read(
-        struct rps_secret *secret, const char *path, struct rps_error *error);
+rps_status rps_secret_read(struct rps_secret *secret, const char *option,
+        const char *path, struct rps_error *error);
 
 /** Another one of the same bytes. NOMEM. */
 rps_status rps_secret_copy(struct rps_secret *copy,
@@ -36,9 +36,11 @@ rps_status rps_secret_copy(struct rps_secret *copy,
 void rps_secret_finish(struct rps_secret *secret);
 
 /**
- * AUTH unless `path` is a file that root or this user owns, that nobody but
- * owner and group can read and nobody but the owner can write.
+ * AUTH unless `path` is a file that root or this user owns, which its owner
+ * alone can read and write (0600, 0400). Of a file of root's the group may
+ * read, too: so Kubernetes and systemd hand a secret to who is not root.
  */
-rps_status rps_secret_check(const char *path, struct rps_error *error);
+rps_status rps_secret_check(
+        const char *option, const char *path, struct rps_error *error);
 
 #endif /* RPS_BASE_SECRET_H */

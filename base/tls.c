@@ -2,6 +2,7 @@
 #include "base/tls.h"
 
 #include "base/secret.h"
+#include "base/tls_words.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,13 +25,35 @@ rps_tls_is_asked(const struct rps_tls_files *files)
     return is_given(files->cert) || is_given(files->key) || is_given(files->ca);
 }
 
+rps_status
+rps_tls_check_given(enum rps_tls_side side, const struct rps_tls_files *files,
+        struct rps_error *error)
+{
+    if (is_given(files->cert) != is_given(files->key)) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--tls-cert and --tls-key go together: %s is missing",
+                is_given(files->cert) ? "--tls-key" : "--tls-cert");
+    }
+    if (side == RPS_TLS_SERVER && !is_given(files->cert)) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--tls-ca alone is a client's: a server needs --tls-cert and "
+                "--tls-key, too");
+    }
+    if (side == RPS_TLS_CLIENT && !is_given(files->ca)) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--tls-cert and --tls-key without --tls-ca: give the CA by "
+                "which the server is known");
+    }
+    return RPS_OK;
+}
+
 #ifdef RPS_HAVE_OPENSSL
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-#define WHY_BYTES      256u
+#define WHY_BYTES      384u
 #define CERT_CHAIN_MAX (32L << 10) /* bytes of a peer's certificates */
 
 struct rps_tls_context {
@@ -134,8 +157,12 @@ reason_of_openssl(void)
 static rps_status
 bad_file(struct rps_error *error, const char *what, const char *path)
 {
-    return rps_fail(
-            error, RPS_E_AUTH, "%s %s: %s", what, path, reason_of_openssl());
+    const char *words = rps_tls_file_words(ERR_peek_error());
+
+    return words == NULL ? rps_fail(error, RPS_E_AUTH, "%s %s: %s", what, path,
+                                   reason_of_openssl())
+                         : rps_fail(error, RPS_E_AUTH, "%s %s: %s (%s)", what,
+                                   path, words, reason_of_openssl());
 }
 
 /* Never asks at the terminal. */
@@ -165,7 +192,7 @@ static rps_status
 load_own(SSL_CTX *ssl, const struct rps_tls_files *files,
         struct rps_error *error)
 {
-    rps_status status = rps_secret_check(files->key, error);
+    rps_status status = rps_secret_check("--tls-key", files->key, error);
 
     if (status != RPS_OK) {
         return status;
@@ -213,27 +240,6 @@ load(struct rps_tls_context *context, const struct rps_tls_files *files,
     return RPS_OK;
 }
 
-static rps_status
-check_given(enum rps_tls_side side, const struct rps_tls_files *files,
-        struct rps_error *error)
-{
-    if (is_given(files->cert) != is_given(files->key)) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--tls-cert and --tls-key go together: one is missing");
-    }
-    if (side == RPS_TLS_SERVER && !is_given(files->cert)) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--tls-ca alone is a client's: a server needs --tls-cert and "
-                "--tls-key, too");
-    }
-    if (side == RPS_TLS_CLIENT && !is_given(files->ca)) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--tls-cert without --tls-ca: by whose signature shall the "
-                "server be known?");
-    }
-    return RPS_OK;
-}
-
 /* No resumption: a connection lives long, and each proves itself anew. */
 static bool
 settle(SSL_CTX *ssl)
@@ -253,7 +259,7 @@ rps_tls_context_create(struct rps_tls_context **context_out,
         enum rps_tls_side side, const struct rps_tls_files *files,
         struct rps_error *error)
 {
-    rps_status status = check_given(side, files, error);
+    rps_status status = rps_tls_check_given(side, files, error);
     struct rps_tls_context *context;
 
     *context_out = NULL;
@@ -352,20 +358,30 @@ rps_tls_open(struct rps_tls_context *context, int fd, const char *host)
     return tls;
 }
 
-/* What OpenSSL says, and of a certificate also what is wrong with it. */
+static void
+put_why(struct rps_tls *tls, const char *begin, const char *words,
+        const char *of_openssl)
+{
+    (void)snprintf(tls->why, sizeof(tls->why),
+            words != NULL ? "%s: %s (%s)" : "%s: %s%s", begin,
+            words != NULL ? words : "", of_openssl);
+}
+
+/* What is wrong and whose matter it is, then what OpenSSL says. */
 static void
 keep_why(struct rps_tls *tls)
 {
     const long verdict = SSL_get_verify_result(tls->ssl);
+    const enum rps_tls_side side = tls->context->side;
 
     tls->failed = true;
     if (verdict != X509_V_OK && !tls->used) {
-        (void)snprintf(tls->why, sizeof(tls->why),
-                "the peer's certificate is refused: %s",
+        put_why(tls, "the peer's certificate is refused",
+                rps_tls_verdict_words(verdict, side),
                 X509_verify_cert_error_string(verdict));
     } else {
-        (void)snprintf(
-                tls->why, sizeof(tls->why), "TLS: %s", reason_of_openssl());
+        put_why(tls, "TLS", rps_tls_failure_words(ERR_peek_error(), side),
+                reason_of_openssl());
     }
     ERR_clear_error();
 }
@@ -395,18 +411,28 @@ judge(struct rps_tls *tls, int result, int system_error)
     }
 }
 
+/* OpenSSL must not be asked after a failure, nor with errors of before. */
+static bool
+may_ask(const struct rps_tls *tls)
+{
+    if (tls->failed) {
+        errno = EPROTO;
+        return false;
+    }
+    ERR_clear_error();
+    errno = 0;
+    return true;
+}
+
 ssize_t
 rps_tls_read(struct rps_tls *tls, void *bytes, size_t n)
 {
     size_t got = 0;
     int result;
 
-    if (tls->failed) {
-        errno = EPROTO;
+    if (!may_ask(tls)) {
         return -1;
     }
-    ERR_clear_error();
-    errno = 0;
     result = SSL_read_ex(tls->ssl, bytes, n, &got);
     tls->read_waits_to_write = false;
     if (result == 1) {
@@ -423,12 +449,9 @@ rps_tls_write(struct rps_tls *tls, const void *bytes, size_t n)
     size_t sent = 0;
     int result;
 
-    if (tls->failed) {
-        errno = EPROTO;
+    if (!may_ask(tls)) {
         return -1;
     }
-    ERR_clear_error();
-    errno = 0;
     result = SSL_write_ex(tls->ssl, bytes, n, &sent);
     tls->write_waits_to_read = false;
     if (result == 1) {

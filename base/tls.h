@@ -36,6 +36,11 @@ rps_status rps_tls_built(struct rps_error *error);
 /** Is any of the files given? */
 bool rps_tls_is_asked(const struct rps_tls_files *files);
 
+/** INVAL, naming the option: one is missing beside another, or for this side.
+ * Of files of which one is given. */
+rps_status rps_tls_check_given(enum rps_tls_side side,
+        const struct rps_tls_files *files, struct rps_error *error);
+
 /**
  * Read and check the files. INVAL: one is missing beside another; AUTH: one
  * cannot be read, does not belong to another, or has expired; UNSUPPORTED,

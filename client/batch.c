@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define FLAGS_KNOWN (RPS_READ_ONLY | RPS_PADDED)
+#define FLAGS_KNOWN (RPS_READ_ONLY | RPS_PADDED | RPS_POOL_ON_SERVER)
 
 static rps_status
 check_offsets(const struct rps_batch *batch, const char *what, size_t index)
@@ -59,6 +59,11 @@ check_shape(struct rps_batch *batch, const char *what, size_t index)
     if (batch->value != RPS_VALUE_F32) {
         return rps_client_fail(RPS_E_UNSUPPORTED,
                 "%s[%zu].value: only RPS_VALUE_F32 is built", what, index);
+    }
+    if ((unsigned)batch->wire > RPS_VALUE_I8) {
+        return rps_client_fail(RPS_E_INVAL,
+                "%s[%zu].wire: no such value type (%d)", what, index,
+                (int)batch->wire);
     }
     if (batch->stride == 0) {
         batch->stride = row_bytes;
@@ -149,8 +154,8 @@ divisor(enum rps_pooling pooling, uint32_t n)
     }
 }
 
-static void
-add(float *into, const float *row, uint32_t dim, bool is_first)
+void
+rps_batch_add(float *into, const float *row, uint32_t dim, bool is_first)
 {
     uint32_t i;
 
@@ -176,6 +181,12 @@ divide(float *row, uint32_t dim, float by)
 }
 
 void
+rps_batch_divide(float *row, uint32_t dim, enum rps_pooling pooling, uint32_t n)
+{
+    divide(row, dim, divisor(pooling, n));
+}
+
+void
 rps_batch_pool(const struct rps_batch *batch, const struct rps_dedup *dedup,
         const float *distinct, void *rows)
 {
@@ -192,12 +203,12 @@ rps_batch_pool(const struct rps_batch *batch, const struct rps_dedup *dedup,
             uint32_t index = dedup->index[i];
 
             if (index != RPS_DEDUP_PADDING) {
-                add(row, distinct + (size_t)index * dim, dim, n == 0);
+                rps_batch_add(row, distinct + (size_t)index * dim, dim, n == 0);
                 n++;
             }
         }
         if (n > 0) {
-            divide(row, dim, divisor(batch->pooling, n));
+            rps_batch_divide(row, dim, batch->pooling, n);
         }
     }
 }
@@ -211,7 +222,7 @@ sum_at(const struct rps_batch *batch, const struct rps_dedup *dedup,
     uint32_t dim = batch->table->spec.dim;
 
     if (index != RPS_DEDUP_PADDING) {
-        add(sums + (size_t)index * dim, gradient, dim,
+        rps_batch_add(sums + (size_t)index * dim, gradient, dim,
                 dedup->first[index] == position);
     }
 }

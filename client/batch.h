@@ -21,7 +21,8 @@ struct rps_batch {
     uint64_t padding_key;
     size_t stride; /* bytes from row to row of the caller's array */
     enum rps_value value;
-    const void *array; /* rows or gradients; not NULL if there are any */
+    enum rps_value wire; /* of the rows or gradients as they travel */
+    const void *array;   /* rows or gradients; not NULL if there are any */
 };
 
 /** Check all of it; `what` and `index` name it in words; sets the stride. */
@@ -30,6 +31,20 @@ rps_status rps_batch_check(const rps_client *client, struct rps_batch *batch,
 
 rps_status rps_batch_dedup(const rps_client *client,
         const struct rps_batch *batch, struct rps_dedup *dedup);
+
+/** Do the servers pool its bags? */
+static inline bool
+rps_batch_pools_there(const struct rps_batch *batch)
+{
+    return batch->offsets != NULL && (batch->flags & RPS_POOL_ON_SERVER) != 0;
+}
+
+/** into[dim] = row, or += row. A copy keeps -0.0. */
+void rps_batch_add(float *into, const float *row, uint32_t dim, bool is_first);
+
+/** row[dim] divided as a bag of n keys asks; n > 0. */
+void rps_batch_divide(
+        float *row, uint32_t dim, enum rps_pooling pooling, uint32_t n);
 
 /**
  * rows[bag_count] of the caller from distinct[count][dim]: float32, in the

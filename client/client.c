@@ -170,6 +170,7 @@ take_options(rps_client *client, const rps_client_options *options)
     client->give_up_context = options->give_up_context;
     client->report = options->report;
     client->report_context = options->report_context;
+    client->body_checksum = options->body_checksum != 0;
     client->checkpoint_read_only = options->checkpoint_read_only != 0;
     if (options->checkpoint_dir != NULL && options->checkpoint_dir[0] != '\0') {
         client->checkpoint_dir = strdup(options->checkpoint_dir);
@@ -222,8 +223,8 @@ take_access(rps_client *client, const rps_client_options *options)
     if (options->token_file != NULL && options->token_file[0] != '\0') {
         status = rps_auth_built(&error);
         if (status == RPS_OK) {
-            status = rps_secret_read(
-                    &client->token, options->token_file, &error);
+            status = rps_secret_read(&client->token, "--token-file",
+                    options->token_file, &error);
         }
     }
     if (status == RPS_OK && rps_tls_is_asked(&files)) {
@@ -336,6 +337,14 @@ const char *
 rps_client_error(const rps_client *client)
 {
     return rps_client_words();
+}
+
+void
+rps_client_traffic(const rps_client *client, rps_traffic *traffic_out)
+{
+    if (traffic_out != NULL) {
+        *traffic_out = client != NULL ? client->traffic : (rps_traffic){0};
+    }
 }
 
 const rps_cluster *

@@ -66,7 +66,8 @@ rps_exchange_begin(rps_client *client, struct rps_outbox *outbox,
     struct rps_header header = {
             .version = RPS_WIRE_VERSION,
             .opcode = request->opcode,
-            .flags = request->flags,
+            .flags = request->flags |
+                     (client->body_checksum ? RPS_FLAG_BODY_XXH3 : 0),
             .step = request->step,
             .epoch = channel->epoch,
             .route_version = client->route.version,
@@ -317,6 +318,8 @@ send_now(rps_client *client, struct rps_channel *channel,
         exchange->ticket->was_sent = true;
     }
     channel->unsent--;
+    client->traffic.requests++;
+    client->traffic.sent_bytes += exchange->frame_bytes;
     if (status == RPS_OK) {
         status = channel->ops->send(
                 channel, exchange->frame, exchange->frame_bytes, &error);
@@ -454,9 +457,14 @@ refused(struct rps_ticket_state *ticket, const struct rps_channel *channel,
 }
 
 static rps_status
-check_header(const struct rps_exchange *exchange,
+check_header(const rps_client *client, const struct rps_exchange *exchange,
         const struct rps_header *header, struct rps_error *error)
 {
+    if (client->body_checksum && (header->flags & RPS_FLAG_BODY_XXH3) == 0) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "a reply to %s without the checksum that was asked for",
+                rps_opcode_str(exchange->opcode));
+    }
     if (header->version != RPS_WIRE_VERSION) {
         return rps_fail(error, RPS_E_CORRUPT,
                 "a reply of wire version %u (this client speaks %u)",
@@ -583,11 +591,14 @@ take_frame(void *context, struct rps_channel *channel,
         const struct rps_header *header, const uint8_t *frame,
         size_t frame_bytes, struct rps_error *error)
 {
+    rps_client *client = context;
     struct rps_exchange **link = find_waiting(channel, header->request_id);
     struct rps_exchange *exchange = *link;
     struct rps_ticket_state *ticket;
     struct rps_message reply;
     rps_status status;
+
+    client->traffic.received_bytes += frame_bytes;
 
     if (exchange == NULL || (header->flags & RPS_FLAG_REPLY) == 0) {
         return rps_fail(error, RPS_E_CORRUPT,
@@ -595,7 +606,7 @@ take_frame(void *context, struct rps_channel *channel,
                 rps_opcode_str(header->opcode),
                 (unsigned long long)header->request_id);
     }
-    status = check_header(exchange, header, error);
+    status = check_header(client, exchange, header, error);
     if (status == RPS_OK) {
         status = rps_message_open(&reply, header, frame, frame_bytes, error);
     }
@@ -605,7 +616,7 @@ take_frame(void *context, struct rps_channel *channel,
     if (status != RPS_OK) {
         return status; /* the exchange stays: lose() ends its ticket */
     }
-    owe_again(context, channel, exchange, header);
+    owe_again(client, channel, exchange, header);
     channel->wish_waits = (header->flags & RPS_FLAG_WISH) != 0;
     ticket = exchange->ticket;
     settle_numbers(channel, exchange, header);

@@ -174,7 +174,11 @@ void rps_client_move(rps_client *client, int timeout_ms);
 rps_status rps_ticket_wait(
         struct rps_ticket_state *ticket, uint32_t timeout_ms);
 
-/** wait + words + destroy: the end of a blocking call. */
+/** CANCEL what waits at the servers for a ticket that is given up. */
+void rps_ticket_withdraw(const struct rps_ticket_state *ticket);
+
+/** wait + words + destroy: the end of a blocking call; one that was not done
+ * is withdrawn. */
 rps_status rps_ticket_settle(
         struct rps_ticket_state *ticket, uint32_t timeout_ms);
 

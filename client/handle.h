@@ -39,6 +39,7 @@ struct rps_client {
     uint64_t client_id;
     struct rps_secret token;     /* length 0: none */
     struct rps_tls_context *tls; /* NULL: plain */
+    bool body_checksum;          /* of requests, and asked of replies */
     uint32_t connect_timeout_ms;
     uint32_t request_timeout_ms;
     uint32_t reconnect_timeout_ms; /* 0: a lost connection stays lost */
@@ -66,6 +67,7 @@ struct rps_client {
     struct rps_ticket_state *tickets;
     rps_embedding_table *tables;
     uint64_t lookup_step;
+    rps_traffic traffic;
 
     uint8_t *decision; /* of the last step's end; NULL: none */
     size_t decision_bytes;
@@ -94,5 +96,9 @@ void rps_client_set_epoch(rps_client *client, uint32_t epoch);
 /** Handle of an opened table that is not retired, or NULL. */
 rps_embedding_table *rps_client_find_table(
         const rps_client *client, uint64_t id);
+
+/** The same with this spec, or a new one where none is left. NOMEM. */
+rps_status rps_client_take_table(rps_client *client, const rps_table_spec *spec,
+        rps_embedding_table **table_out);
 
 #endif /* RPS_CLIENT_HANDLE_H */

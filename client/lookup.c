@@ -3,20 +3,28 @@
  * Lookups: distinct keys out, rows in, scattered into the caller's array.
  * Without bags a row goes straight to its key's first position and is copied
  * to the others at the end; with bags the distinct rows are kept until all
- * are here and are then pooled in bag order.
+ * are here and are then pooled in bag order. Bags that the servers pool come
+ * as partial sums: a bag's first goes straight to its row, the others are
+ * kept until all are here and are then added, in the order of the servers.
  */
+#include "client/bags.h"
 #include "client/batch.h"
 #include "client/pack.h"
 #include "client/watch.h"
+#include "proto/value.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define SECTIONS 4u /* KEYS, COUNTS, INDEX, OFFSETS */
+
 struct item {
     struct rps_batch batch;
     struct rps_dedup dedup;
-    char *rows;      /* the caller's */
-    float *distinct; /* [count][dim] with bags, else NULL */
+    struct rps_bag_plan plan; /* zeroed where the client pools */
+    char *rows;               /* the caller's */
+    /** With bags: [count][dim], or of the plan [rest][dim]; else NULL. */
+    float *distinct;
 };
 
 struct work {
@@ -36,6 +44,7 @@ release(struct rps_ticket_state *ticket)
 
     for (i = 0; work != NULL && work->items != NULL && i < work->count; i++) {
         rps_dedup_finish(&work->items[i].dedup);
+        rps_bag_plan_finish(&work->items[i].plan);
         free(work->items[i].distinct);
     }
     if (work != NULL) {
@@ -61,7 +70,13 @@ write_part(void *context, struct rps_builder *builder,
         const struct rps_part *part, uint32_t ps)
 {
     const struct work *work = context;
+    const struct item *item = &work->items[part->item];
 
+    if (rps_batch_pools_there(&item->batch)) {
+        rps_bag_plan_write(&item->plan, &item->plan.pieces[part->first],
+                &item->batch, &item->dedup, false, builder);
+        return;
+    }
     rps_pack_keys(builder, &work->packs[part->item], part);
     rps_pack_counts(builder, &work->packs[part->item], part);
 }
@@ -76,7 +91,7 @@ rows_of(const struct rps_message *reply, const struct item *item,
     const struct rps_section *rows =
             rps_message_find(reply, RPS_SECTION_ROWS, table->id);
 
-    return rows != NULL && rows->value == RPS_VALUE_F32 &&
+    return rows != NULL && rows->value == item->batch.wire &&
                            rows->dim == table->spec.dim &&
                            rows->count == part->count && rows->status == 0
                    ? rows
@@ -93,33 +108,65 @@ check_reply(const struct rps_exchange *exchange, const struct work *work,
         const struct rps_part *part = &exchange->parts[i];
         const struct item *item = &work->items[part->item];
 
-        if (rows_of(reply, item, part) == NULL) {
+        const struct rps_section *rows = rows_of(reply, item, part);
+
+        if (rows == NULL) {
             return rps_fail(error, RPS_E_CORRUPT,
-                    "the reply to a lookup has not the %u rows of %u floats "
-                    "of table %s",
+                    "the reply to a lookup has not the %u rows of %u values "
+                    "(%s) of table %s",
                     part->count, item->batch.table->spec.dim,
+                    rps_value_str((uint16_t)item->batch.wire),
                     item->batch.table->spec.name);
+        }
+        if (rps_value_check(rows->value, rows->dim, rows->count,
+                    rps_message_array(reply, rows), error) != RPS_OK) {
+            return RPS_E_CORRUPT;
         }
     }
     return RPS_OK;
 }
 
-static void
-scatter(const struct item *item, const struct rps_part *part, const float *rows)
+/* Where row i of a part goes: of a key. */
+static float *
+place_of_key(const struct item *item, const struct rps_part *part, uint32_t i)
 {
-    uint32_t dim = item->batch.table->spec.dim;
-    const uint32_t *order = item->dedup.order + part->first;
-    size_t bytes = dim * sizeof(float);
-    uint32_t i;
+    const uint32_t index = item->dedup.order[part->first + i];
 
-    for (i = 0; i < part->count; i++, rows += dim) {
-        if (item->distinct != NULL) {
-            memcpy(item->distinct + (size_t)order[i] * dim, rows, bytes);
-        } else {
-            memcpy(item->rows +
-                            item->dedup.first[order[i]] * item->batch.stride,
-                    rows, bytes);
-        }
+    return item->distinct != NULL
+                   ? item->distinct +
+                             (size_t)index * item->batch.table->spec.dim
+                   : (float *)(void *)(item->rows + item->dedup.first[index] *
+                                                            item->batch.stride);
+}
+
+/* The same of a bag's partial sum. */
+static float *
+place_of_sum(const struct item *item, const struct rps_part *part, uint32_t i)
+{
+    const uint32_t entry = item->plan.pieces[part->first].entry_first + i;
+    const uint32_t order = item->plan.order[entry];
+
+    return order != RPS_ENTRY_FIRST
+                   ? item->distinct +
+                             (size_t)order * item->batch.table->spec.dim
+                   : (float *)(void *)(item->rows + item->plan.bags[entry] *
+                                                            item->batch.stride);
+}
+
+/* One copy, or one conversion, from the frame to where it stays. */
+static void
+scatter(const struct item *item, const struct rps_part *part, const void *rows)
+{
+    const uint32_t dim = item->batch.table->spec.dim;
+    const uint16_t value = (uint16_t)item->batch.wire;
+    const size_t bytes = (size_t)rps_value_row_bytes(value, dim);
+    const bool is_sum = rps_batch_pools_there(&item->batch);
+    const char *row = rows;
+
+    for (uint32_t i = 0; i < part->count; i++, row += bytes) {
+        rps_value_decode(value, dim, 1, row,
+                is_sum ? place_of_sum(item, part, i)
+                       : place_of_key(item, part, i));
     }
 }
 
@@ -153,6 +200,9 @@ fill_rest(const struct item *item)
     size_t stride = item->batch.stride;
     size_t i;
 
+    if (item->dedup.count == item->dedup.key_count) {
+        return; /* all distinct: each row is where it belongs */
+    }
     for (i = 0; i < item->dedup.key_count; i++) {
         uint32_t index = item->dedup.index[i];
 
@@ -161,6 +211,37 @@ fill_rest(const struct item *item)
         } else if (item->dedup.first[index] != i) {
             memcpy(item->rows + i * stride,
                     item->rows + item->dedup.first[index] * stride, bytes);
+        }
+    }
+}
+
+static float *
+bag_row(const struct item *item, size_t bag)
+{
+    return (float *)(void *)(item->rows + bag * item->batch.stride);
+}
+
+/* The first partial sum of each bag is in its row. */
+static void
+combine(const struct item *item)
+{
+    const struct rps_bag_plan *plan = &item->plan;
+    const uint32_t dim = item->batch.table->spec.dim;
+    uint32_t next = 0;
+
+    for (uint32_t entry = 0; next < plan->rest; entry++) {
+        if (plan->order[entry] != RPS_ENTRY_FIRST) {
+            rps_batch_add(bag_row(item, plan->bags[entry]),
+                    item->distinct + (size_t)next * dim, dim, false);
+            next++;
+        }
+    }
+    for (size_t bag = 0; bag < item->batch.bag_count; bag++) {
+        if (plan->sizes[bag] == 0) {
+            memset(bag_row(item, bag), 0, dim * sizeof(float));
+        } else {
+            rps_batch_divide(bag_row(item, bag), dim, item->batch.pooling,
+                    plan->sizes[bag]);
         }
     }
 }
@@ -174,7 +255,9 @@ finish(struct rps_ticket_state *ticket, struct rps_error *error)
     for (i = 0; i < work->count; i++) {
         const struct item *item = &work->items[i];
 
-        if (item->batch.offsets != NULL) {
+        if (rps_batch_pools_there(&item->batch)) {
+            combine(item);
+        } else if (item->batch.offsets != NULL) {
             rps_batch_pool(
                     &item->batch, &item->dedup, item->distinct, item->rows);
         } else {
@@ -188,6 +271,27 @@ finish(struct rps_ticket_state *ticket, struct rps_error *error)
 }
 
 /* --- the call ------------------------------------------------------------ */
+
+/* Room for what waits for the end. */
+static rps_status
+prepare_bags(rps_client *client, struct item *item)
+{
+    const uint32_t dim = item->batch.table->spec.dim;
+    size_t rows = item->dedup.count;
+
+    if (rps_batch_pools_there(&item->batch)) {
+        if (rps_bag_plan_init(&item->plan, &item->batch, &item->dedup,
+                    client->ps_count,
+                    (size_t)rps_value_row_bytes(
+                            (uint16_t)item->batch.wire, dim),
+                    false, rps_pack_part_bytes(client, SECTIONS)) != RPS_OK) {
+            return rps_client_nomem();
+        }
+        rows = item->plan.rest;
+    }
+    item->distinct = malloc((rows > 0 ? rows * dim : 1) * sizeof(float));
+    return item->distinct != NULL ? RPS_OK : rps_client_nomem();
+}
 
 static rps_status
 prepare_item(rps_client *client, const rps_lookup *lookup, uint32_t call_flags,
@@ -207,21 +311,16 @@ prepare_item(rps_client *client, const rps_lookup *lookup, uint32_t call_flags,
             .padding_key = lookup->padding_key,
             .stride = lookup->row_stride,
             .value = lookup->value,
+            .wire = lookup->wire,
             .array = lookup->rows,
     };
     status = rps_batch_check(client, &item->batch, "lookups", index);
     if (status == RPS_OK) {
         status = rps_batch_dedup(client, &item->batch, &item->dedup);
     }
-    if (status == RPS_OK && lookup->offsets != NULL) {
-        size_t n = (size_t)item->dedup.count * lookup->table->spec.dim;
-
-        item->distinct = malloc((n > 0 ? n : 1) * sizeof(float));
-        if (item->distinct == NULL) {
-            return rps_client_nomem();
-        }
-    }
-    return status;
+    return status == RPS_OK && lookup->offsets != NULL
+                   ? prepare_bags(client, item)
+                   : status;
 }
 
 static rps_status
@@ -250,6 +349,9 @@ prepare(rps_client *client, const rps_call *call, const rps_lookup *lookups,
                     .table = item->batch.table,
                     .dedup = &item->dedup,
                     .key_bytes = row > key ? row : key,
+                    .plan = rps_batch_pools_there(&item->batch) ? &item->plan
+                                                                : NULL,
+                    .value = (uint16_t)item->batch.wire,
             };
         }
     }
@@ -266,7 +368,7 @@ build(rps_client *client, const rps_call *call, struct work *work,
             .request = {.opcode = RPS_OP_EMBEDDING_LOOKUP},
             .items = work->packs,
             .item_count = work->count,
-            .sections = 2,
+            .sections = SECTIONS,
             .take = take,
             .write = write_part,
             .takes = takes,

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parts of one frame; with 4 sections each they stay below
+/* Parts of one frame; with so many sections each they stay below
  * RPS_SECTIONS_MAX. */
-#define PARTS_PER_FRAME 200u
+#define PARTS_PER_FRAME   200u
+#define SECTIONS_PER_PART 5u
 
 /* All parts for one PS, in the order in which they are sent. */
 struct layout {
@@ -23,10 +24,17 @@ struct layout {
 static size_t
 frame_budget(const rps_client *client)
 {
-    size_t tables = 8 + (PARTS_PER_FRAME * 4 + 1) * RPS_SECTION_BYTES;
+    size_t tables =
+            8 + (PARTS_PER_FRAME * SECTIONS_PER_PART + 1) * RPS_SECTION_BYTES;
 
     return RPS_BODY_BYTES_MAX - tables - client->decision_bytes -
            2 * (size_t)RPS_MESSAGE_ALIGN;
+}
+
+size_t
+rps_pack_part_bytes(const rps_client *client, uint32_t sections)
+{
+    return frame_budget(client) - (size_t)sections * RPS_MESSAGE_ALIGN;
 }
 
 static void
@@ -77,6 +85,40 @@ table_in_frame(const struct rps_pack *pack, const struct layout *layout,
         }
     }
     return false;
+}
+
+/* Pieces were cut to fit a frame of their own. */
+static rps_status
+lay_pieces(const struct rps_pack *pack, struct layout *layout, uint32_t ps,
+        uint32_t item_index)
+{
+    const struct rps_pack_item *item = &pack->items[item_index];
+    const struct rps_bag_plan *plan = item->plan;
+    const size_t overhead = (size_t)pack->sections * RPS_MESSAGE_ALIGN;
+    uint32_t piece = plan->starts[ps];
+    const uint32_t end = plan->starts[ps + 1];
+    rps_status status = RPS_OK;
+    bool again = piece < end || pack->push;
+
+    while (status == RPS_OK && again) {
+        struct rps_part part = {.item = item_index};
+        size_t bytes = overhead;
+
+        if (piece < end) {
+            bytes += plan->pieces[piece].bytes;
+            part.first = piece;
+            part.count = plan->pieces[piece].entry_count;
+        }
+        if (layout->count - layout->frame_first == PARTS_PER_FRAME ||
+                layout->left < bytes ||
+                table_in_frame(pack, layout, item->table)) {
+            next_frame(layout, pack->client);
+        }
+        status = add_part(layout, part, bytes);
+        piece++;
+        again = piece < end;
+    }
+    return status;
 }
 
 static rps_status
@@ -159,7 +201,9 @@ pack_ps(const struct rps_pack *pack, struct layout *layout, uint32_t ps)
     next_frame(layout, pack->client);
     for (i = 0; status == RPS_OK && i < pack->item_count; i++) {
         if (pack->takes == NULL || pack->takes(pack->work, i)) {
-            status = lay_item(pack, layout, ps, i);
+            status = pack->items[i].plan != NULL
+                             ? lay_pieces(pack, layout, ps, i)
+                             : lay_item(pack, layout, ps, i);
         }
     }
     if (status == RPS_OK && pack->push && layout->count == 0) {
@@ -226,6 +270,7 @@ rps_pack_keys(struct rps_builder *builder, const struct rps_pack_item *item,
     struct rps_section section = {
             .table_id = item->table->id,
             .kind = RPS_SECTION_KEYS,
+            .value = item->value,
             .count = part->count,
     };
     size_t at = rps_builder_reserve(builder, &section);

@@ -6,6 +6,7 @@
 #ifndef RPS_CLIENT_PACK_H
 #define RPS_CLIENT_PACK_H
 
+#include "client/bags.h"
 #include "client/dedup.h"
 #include "client/exchange.h"
 
@@ -14,7 +15,15 @@ struct rps_pack_item {
     rps_embedding_table *table;
     const struct rps_dedup *dedup;
     size_t key_bytes; /* of a key: the larger of request and reply */
+    /** Bags that the servers pool: its pieces are the parts (part.first is a
+     * piece's number, part.count its entries; 0: none, of a push without
+     * keys). NULL: runs of keys. */
+    const struct rps_bag_plan *plan;
+    uint16_t value; /* KEYS ask for rows of this type */
 };
+
+/** What one part of this many sections may take of a frame. */
+size_t rps_pack_part_bytes(const rps_client *client, uint32_t sections);
 
 struct rps_pack {
     rps_client *client;

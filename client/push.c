@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pushes: gradients are summed a distinct key here, then go to every PS,
- * with an empty section for a table that has no key there. The sums are
- * copied into the frames, so the caller's arrays are free after the start.
+ * with an empty section for a table that has no key there. With
+ * RPS_POOL_ON_SERVER a bag's gradient goes as it is, divided, once to each PS
+ * that owns a key of it, and is summed there in the same order. All is copied
+ * into the frames, so the caller's arrays are free after the start.
  */
+#include "client/bags.h"
 #include "client/batch.h"
 #include "client/pack.h"
 #include "client/watch.h"
+#include "proto/value.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define SECTIONS 5u /* KEYS, COUNTS, INDEX, OFFSETS, ROWS */
+
 struct item {
     struct rps_batch batch;
     struct rps_dedup dedup;
+    struct rps_bag_plan plan; /* zeroed where the client sums */
     float learning_rate;
-    float *sums; /* [count][dim] */
+    float *sums; /* [count][dim]; NULL: the servers sum */
 };
 
 struct work {
@@ -32,10 +39,26 @@ work_finish(struct work *work)
 
     for (i = 0; work->items != NULL && i < work->count; i++) {
         rps_dedup_finish(&work->items[i].dedup);
+        rps_bag_plan_finish(&work->items[i].plan);
         free(work->items[i].sums);
     }
     free(work->items);
     free(work->packs);
+}
+
+/* The gradient of an entry's bag, divided. */
+static const float *
+bag_gradient(const struct item *item, uint32_t entry, float *gradient)
+{
+    const struct rps_batch *batch = &item->batch;
+    const uint32_t dim = batch->table->spec.dim;
+    const uint32_t bag = item->plan.bags[entry];
+
+    /* the caller's stride need not keep floats aligned */
+    memcpy(gradient, (const char *)batch->array + bag * batch->stride,
+            dim * sizeof(float));
+    rps_batch_divide(gradient, dim, batch->pooling, item->plan.sizes[bag]);
+    return gradient;
 }
 
 static void
@@ -43,21 +66,32 @@ write_rows(const struct item *item, struct rps_builder *builder,
         const struct rps_part *part)
 {
     uint32_t dim = item->batch.table->spec.dim;
-    const uint32_t *order = item->dedup.order + part->first;
     struct rps_section section = {
             .table_id = item->batch.table->id,
             .kind = RPS_SECTION_ROWS,
-            .value = RPS_VALUE_F32,
+            .value = (uint16_t)item->batch.wire,
             .dim = dim,
             .count = part->count,
             .learning_rate = item->learning_rate,
     };
+    const size_t bytes = (size_t)rps_value_row_bytes(section.value, dim);
     size_t at = rps_builder_reserve(builder, &section);
+    float gradient[RPS_DIM_MAX];
     uint32_t i;
 
     for (i = 0; at != 0 && i < part->count; i++) {
-        memcpy(builder->frame + at + (size_t)i * dim * sizeof(float),
-                item->sums + (size_t)order[i] * dim, dim * sizeof(float));
+        const float *row =
+                item->sums == NULL
+                        ? bag_gradient(item,
+                                  item->plan.pieces[part->first].entry_first +
+                                          i,
+                                  gradient)
+                        : item->sums +
+                                  (size_t)item->dedup.order[part->first + i] *
+                                          dim;
+
+        rps_value_encode(
+                section.value, dim, 1, row, builder->frame + at + i * bytes);
     }
 }
 
@@ -66,10 +100,40 @@ write_part(void *context, struct rps_builder *builder,
         const struct rps_part *part, uint32_t ps)
 {
     const struct work *work = context;
+    const struct item *item = &work->items[part->item];
 
-    rps_pack_keys(builder, &work->packs[part->item], part);
-    rps_pack_counts(builder, &work->packs[part->item], part);
-    write_rows(&work->items[part->item], builder, part);
+    if (item->sums == NULL && part->count > 0) {
+        rps_bag_plan_write(&item->plan, &item->plan.pieces[part->first],
+                &item->batch, &item->dedup, true, builder);
+    } else {
+        rps_pack_keys(builder, &work->packs[part->item], part);
+        rps_pack_counts(builder, &work->packs[part->item], part);
+    }
+    write_rows(item, builder, part);
+}
+
+/* The sums of the distinct keys, or what the servers sum them by. */
+static rps_status
+prepare_sums(rps_client *client, struct item *item)
+{
+    const uint32_t dim = item->batch.table->spec.dim;
+    const size_t n = (size_t)item->dedup.count * dim;
+
+    if (rps_batch_pools_there(&item->batch)) {
+        return rps_bag_plan_init(&item->plan, &item->batch, &item->dedup,
+                       client->ps_count,
+                       (size_t)rps_value_row_bytes(
+                               (uint16_t)item->batch.wire, dim),
+                       true, rps_pack_part_bytes(client, SECTIONS)) == RPS_OK
+                       ? RPS_OK
+                       : rps_client_nomem();
+    }
+    item->sums = malloc((n > 0 ? n : 1) * sizeof(float));
+    if (item->sums == NULL) {
+        return rps_client_nomem();
+    }
+    rps_batch_sum(&item->batch, &item->dedup, item->batch.array, item->sums);
+    return RPS_OK;
 }
 
 static rps_status
@@ -77,7 +141,6 @@ prepare_item(rps_client *client, const rps_push *push, size_t index,
         struct item *item)
 {
     rps_status status;
-    size_t n;
 
     item->learning_rate = push->learning_rate;
     item->batch = (struct rps_batch){
@@ -91,6 +154,7 @@ prepare_item(rps_client *client, const rps_push *push, size_t index,
             .padding_key = push->padding_key,
             .stride = push->gradient_stride,
             .value = push->value,
+            .wire = push->wire,
             .array = push->gradients,
     };
     status = rps_batch_check(client, &item->batch, "pushes", index);
@@ -108,16 +172,7 @@ prepare_item(rps_client *client, const rps_push *push, size_t index,
     if (status == RPS_OK) {
         status = rps_batch_dedup(client, &item->batch, &item->dedup);
     }
-    if (status != RPS_OK) {
-        return status;
-    }
-    n = (size_t)item->dedup.count * push->table->spec.dim;
-    item->sums = malloc((n > 0 ? n : 1) * sizeof(float));
-    if (item->sums == NULL) {
-        return rps_client_nomem();
-    }
-    rps_batch_sum(&item->batch, &item->dedup, push->gradients, item->sums);
-    return RPS_OK;
+    return status == RPS_OK ? prepare_sums(client, item) : status;
 }
 
 /* One step a table and push: its gradients come in one entry. */
@@ -163,6 +218,7 @@ prepare(rps_client *client, const rps_push *pushes, size_t count,
                     .dedup = &item->dedup,
                     .key_bytes = sizeof(uint64_t) + sizeof(uint32_t) +
                                  item->batch.table->spec.dim * sizeof(float),
+                    .plan = item->sums == NULL ? &item->plan : NULL,
             };
         }
     }
@@ -179,7 +235,7 @@ build(rps_client *client, const rps_call *call, struct work *work,
             .request = {.opcode = RPS_OP_PUSH_GRADIENTS, .numbered = true},
             .items = work->packs,
             .item_count = work->count,
-            .sections = 3,
+            .sections = SECTIONS,
             .push = true,
             .write = write_part,
             .work = work,

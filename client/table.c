@@ -21,6 +21,34 @@ rps_client_find_table(const rps_client *client, uint64_t id)
     return table;
 }
 
+rps_status
+rps_client_take_table(rps_client *client, const rps_table_spec *spec,
+        rps_embedding_table **table_out)
+{
+    const uint64_t id = rps_table_id(spec->name);
+    rps_embedding_table *table = rps_client_find_table(client, id);
+
+    if (table != NULL && rps_spec_identity_differs(&table->spec, spec)) {
+        /* dropped by somebody and made anew: tickets of the old one still
+         * have its dimension */
+        table->retired = true;
+        table = NULL;
+    }
+    if (table == NULL) {
+        table = calloc(1, sizeof(*table));
+        if (table == NULL) {
+            return rps_client_nomem();
+        }
+        table->client = client;
+        table->id = id;
+        table->next = client->tables;
+        client->tables = table;
+    }
+    table->spec = *spec;
+    *table_out = table;
+    return RPS_OK;
+}
+
 const rps_table_spec *
 rps_embedding_table_spec(const rps_embedding_table *table)
 {
@@ -122,23 +150,5 @@ rps_get_embedding_table(rps_client *client, const rps_table_spec *spec,
     if (status != RPS_OK) {
         return status;
     }
-    if (table != NULL && rps_spec_identity_differs(&table->spec, spec)) {
-        /* dropped by somebody and made anew: tickets of the old one still
-         * have its dimension */
-        table->retired = true;
-        table = NULL;
-    }
-    if (table == NULL) {
-        table = calloc(1, sizeof(*table));
-        if (table == NULL) {
-            return rps_client_nomem();
-        }
-        table->client = client;
-        table->id = id;
-        table->next = client->tables;
-        client->tables = table;
-    }
-    table->spec = *spec;
-    *table_out = table;
-    return RPS_OK;
+    return rps_client_take_table(client, spec, table_out);
 }

@@ -189,6 +189,9 @@ rps_ticket_settle(struct rps_ticket_state *ticket, uint32_t timeout_ms)
     rps_client *client = ticket->client;
     rps_status status = rps_ticket_wait(ticket, timeout_ms);
 
+    if (!ticket->done) {
+        rps_ticket_withdraw(ticket);
+    }
     rps_ticket_destroy(ticket);
     rps_client_rewatch(client);
     return status;

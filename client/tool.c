@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators' tools ask: STAT, PING, wishes, SHUTDOWN, and the newest
- * checkpoint that all servers have.
+ * What operators' tools ask: STAT, PING, the log's level, wishes, SHUTDOWN,
+ * and the newest checkpoint that all servers have.
  */
+#include "base/json.h"
 #include "base/text.h"
 #include "client/call.h"
 
@@ -55,6 +56,39 @@ rps_stat_digests(rps_client *client, uint32_t ps, char **json_out)
     }
     *json_out = NULL;
     return ask(client, ps, RPS_OP_STAT, "{\"digests\":true}", json_out);
+}
+
+rps_status
+rps_stat_times(rps_client *client, uint32_t ps, char **json_out)
+{
+    if (json_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "json_out is NULL");
+    }
+    *json_out = NULL;
+    return ask(client, ps, RPS_OP_STAT, "{\"times\":true}", json_out);
+}
+
+rps_status
+rps_server_log_level(
+        rps_client *client, uint32_t ps, const char *level, char **json_out)
+{
+    char *text = NULL;
+    rps_status status;
+
+    if (json_out != NULL) {
+        *json_out = NULL;
+    }
+    if (level != NULL) {
+        text = rps_json_text(json_pack("{s:s}", "level", level));
+        if (text == NULL) {
+            return rps_client_fail(RPS_E_INVAL,
+                    "level: debug, info, warn or error is allowed");
+        }
+    }
+    status = ask(
+            client, ps, RPS_OP_LOG_LEVEL, text != NULL ? text : "{}", json_out);
+    free(text);
+    return status;
 }
 
 rps_status

@@ -196,13 +196,9 @@ resolve(const struct rps_reader *reader)
 static enum rps_log_level
 least_level(const struct rps_options *options)
 {
-    static const char *const names[] = {"debug", "info", "warn", "error"};
-    enum rps_log_level level = RPS_LOG_DEBUG;
+    enum rps_log_level level = RPS_LOG_INFO;
 
-    while (level < RPS_LOG_ERROR &&
-            strcmp(names[level], options->log_level) != 0) {
-        level++;
-    }
+    (void)rps_log_level_parse(options->log_level, &level); /* it was checked */
     return level;
 }
 

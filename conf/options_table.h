@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table of conf/options.h as data, for the reader, the help and the
- * documentation. Nothing here leaves conf/.
+ * documentation. Beside conf/ only what prints the completion looks here.
  */
 #ifndef RPS_CONF_OPTIONS_TABLE_H
 #define RPS_CONF_OPTIONS_TABLE_H

@@ -118,6 +118,27 @@ void rps_index_homes(const struct rps_index *index, size_t n,
 struct rps_index_line *rps_index_next(const struct rps_index *index,
         uint64_t hash, struct rps_index_line *line, uint32_t walked);
 
+/* Lines of a walk beyond its home that are asked for at once: the other one of
+ * the pair and the next pair. Nine walks of ten end there, and a line in the
+ * same page is cheap. */
+#define RPS_INDEX_AHEAD 3u
+
+/**
+ * Ask for the lines that the walk of a key comes by if it is not in its home
+ * line. Always inlined: see prefetch.h.
+ */
+static inline __attribute__((always_inline)) void
+rps_index_ask_beyond(const struct rps_index *index, uint64_t hash,
+        struct rps_index_line *home)
+{
+    struct rps_index_line *line = home;
+
+    for (uint32_t walked = 0; walked < RPS_INDEX_AHEAD; walked++) {
+        line = rps_index_next(index, hash, line, walked);
+        __builtin_prefetch(line);
+    }
+}
+
 struct rps_index_place rps_index_find(
         const struct rps_index *index, uint64_t hash, uint64_t key);
 

@@ -7,8 +7,8 @@
  *   ask for the home lines    the next shard, while this one is read
  *   probe, ask for rows       a burst of keys         (the shard's lock)
  *   copy the rows             the burst before        (its shard's lock)
- *   keys beyond their line    after the others: the next line of their walk,
- *                             until none is left
+ *   keys beyond their line    after the others: the lines of their walk, one
+ *                             after the other
  *   what absent keys answer   after the block         (no lock)
  *
  * Bursts follow each other without a gap: the last rows of a shard are copied
@@ -52,12 +52,12 @@ struct list {
     uint16_t keys[RPS_BATCH_KEYS];
 };
 
-/* What a burst is to find: keys numbers[n], in lines[n]. */
-struct wanted {
+/* Keys numbers[n] and the lines in which they were looked for: which lane. */
+struct probed {
     size_t n;
-    const uint64_t *keys;
-    struct rps_index_line *const *lines;
     const uint16_t *numbers;
+    struct rps_index_line *const *lines;
+    uint8_t lanes[BURST];
 };
 
 struct lookup {
@@ -70,9 +70,9 @@ struct lookup {
     size_t stride;
     struct rps_batch batch;
     struct rps_index_line *lines[RPS_BATCH_KEYS]; /* of the batch's keys */
-    struct list beyond[2]; /* of a shard: not in line w of their walk; w & 1 */
-    struct list absent;    /* of the block; UNADMITTED in some */
-    unsigned turn;         /* of the bursts */
+    struct list beyond; /* of a shard: not in their home line, which is full */
+    struct list absent; /* of the block; UNADMITTED in some */
+    unsigned turn;      /* of the bursts */
     struct burst bursts[2];
 };
 
@@ -117,48 +117,41 @@ add(struct list *list, uint16_t key)
     list->n++;
 }
 
-/* The next lines of the keys list->keys[from] and on, which were not in
- * line `walked` of their walk. */
-static void
-ask_next_locked(struct lookup *lookup, const struct rps_shard *shard,
-        uint32_t walked, const struct list *list, size_t from)
+static inline void
+ask_beyond_locked(
+        const struct lookup *lookup, const struct rps_shard *shard, size_t from)
 {
-    for (size_t i = from; i < list->n; i++) {
-        const uint16_t key = list->keys[i];
-        struct rps_index_line *line = rps_index_next(&shard->index,
-                lookup->batch.hashes[key], lookup->lines[key], walked);
-        __builtin_prefetch(line);
-        lookup->lines[key] = line;
+    for (size_t i = from; i < lookup->beyond.n; i++) {
+        const uint16_t key = lookup->beyond.keys[i];
+        rps_index_ask_beyond(
+                &shard->index, lookup->batch.hashes[key], lookup->lines[key]);
     }
 }
 
 static inline void
-find_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
-        uint32_t walked, const struct wanted *wanted, struct burst *burst)
+sort_out_locked(struct lookup *lookup, const struct rps_shard *shard,
+        const struct probed *probed, struct burst *burst)
 {
-    struct list *beyond = &lookup->beyond[walked & 1];
-    const size_t beyond_before = beyond->n;
+    const size_t beyond_before = lookup->beyond.n;
     const size_t absent_before = lookup->absent.n;
-    uint8_t lanes[BURST];
     size_t found = 0;
 
-    lookup->table->kernels.probe(
-            (const struct rps_index_line *const *)wanted->lines, wanted->keys,
-            wanted->n, lanes);
-    for (size_t i = 0; i < wanted->n; i++) {
-        const uint16_t key = wanted->numbers[i];
-        if (lanes[i] < RPS_LINE_KEYS) {
-            burst->rows[found] = rps_rows_at(
-                    &shard->rows, wanted->lines[i]->rows[lanes[i]] - 1);
+    for (size_t i = 0; i < probed->n; i++) {
+        const uint16_t key = probed->numbers[i];
+        const uint8_t lane = probed->lanes[i];
+        if (lane < RPS_LINE_KEYS) {
+            burst->rows[found] =
+                    rps_rows_at(&shard->rows, probed->lines[i]->rows[lane] - 1);
             burst->positions[found] = lookup->batch.positions[key];
             found++;
         } else {
-            add(lanes[i] == RPS_LANE_BEYOND ? beyond : &lookup->absent, key);
+            add(lane == RPS_LANE_BEYOND ? &lookup->beyond : &lookup->absent,
+                    key);
         }
     }
     burst->n = found;
     ask_rows(lookup, burst);
-    ask_next_locked(lookup, shard, walked, beyond, beyond_before);
+    ask_beyond_locked(lookup, shard, beyond_before);
     if (lookup->admission) {
         ask_admission_locked(lookup, shard, absent_before);
     }
@@ -181,12 +174,19 @@ copy_before(struct lookup *lookup)
 
 static inline void
 read_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
-        uint32_t walked, const struct wanted *wanted)
+        const struct probed *probed)
 {
-    find_burst_locked(
-            lookup, shard, walked, wanted, &lookup->bursts[lookup->turn]);
+    sort_out_locked(lookup, shard, probed, &lookup->bursts[lookup->turn]);
     copy_before(lookup);
     lookup->turn ^= 1;
+}
+
+static inline void
+probe(const struct lookup *lookup, struct rps_index_line *const *lines,
+        const uint64_t *keys, size_t n, uint8_t *lanes)
+{
+    lookup->table->kernels.probe(
+            (const struct rps_index_line *const *)lines, keys, n, lanes);
 }
 
 /* The run's keys, in their home lines. */
@@ -198,38 +198,54 @@ read_homes_locked(struct lookup *lookup, const struct rps_shard *shard,
 
     for (size_t start = run->start; start < run->end; start += BURST) {
         const size_t left = run->end - start;
-        const struct wanted wanted = {.n = left < BURST ? left : BURST,
-                .keys = lookup->batch.keys + start,
-                .lines = lookup->lines + start,
-                .numbers = numbers};
+        struct probed probed = {.n = left < BURST ? left : BURST,
+                .numbers = numbers,
+                .lines = lookup->lines + start};
         for (size_t i = 0; i < BURST; i++) {
             numbers[i] = (uint16_t)(start + i);
         }
-        read_burst_locked(lookup, shard, 0, &wanted);
+        probe(lookup, probed.lines, lookup->batch.keys + start, probed.n,
+                probed.lanes);
+        read_burst_locked(lookup, shard, &probed);
     }
 }
 
-/* Those that were not in line `walked` - 1 of their walk, in the next. */
-static void
-read_beyond_locked(
-        struct lookup *lookup, const struct rps_shard *shard, uint32_t walked)
+/* Line and lane where the walk of the key from its home line ends. */
+static uint8_t
+walk_locked(const struct lookup *lookup, const struct rps_shard *shard,
+        uint16_t key, struct rps_index_line **line_out)
 {
-    struct list *list = &lookup->beyond[(walked - 1) & 1];
-    struct rps_index_line *lines[BURST];
-    uint64_t keys[BURST];
-    struct wanted wanted = {.keys = keys, .lines = lines};
+    struct rps_index_line *line = lookup->lines[key];
+    uint32_t walked = 0;
+    uint8_t lane = RPS_LANE_BEYOND;
 
-    for (size_t start = 0; start < list->n; start += BURST) {
-        const size_t left = list->n - start;
-        wanted.n = left < BURST ? left : BURST;
-        wanted.numbers = list->keys + start;
-        for (size_t i = 0; i < wanted.n; i++) {
-            lines[i] = lookup->lines[wanted.numbers[i]];
-            keys[i] = lookup->batch.keys[wanted.numbers[i]];
-        }
-        read_burst_locked(lookup, shard, walked, &wanted);
+    while (lane == RPS_LANE_BEYOND) {
+        line = rps_index_next(
+                &shard->index, lookup->batch.hashes[key], line, walked);
+        walked++;
+        probe(lookup, &line, &lookup->batch.keys[key], 1, &lane);
     }
-    list->n = 0;
+    *line_out = line;
+    return lane;
+}
+
+static void
+read_beyond_locked(struct lookup *lookup, const struct rps_shard *shard)
+{
+    struct rps_index_line *lines[BURST];
+
+    for (size_t start = 0; start < lookup->beyond.n; start += BURST) {
+        const size_t left = lookup->beyond.n - start;
+        struct probed probed = {.n = left < BURST ? left : BURST,
+                .numbers = lookup->beyond.keys + start,
+                .lines = lines};
+        for (size_t i = 0; i < probed.n; i++) {
+            probed.lanes[i] =
+                    walk_locked(lookup, shard, probed.numbers[i], &lines[i]);
+        }
+        read_burst_locked(lookup, shard, &probed);
+    }
+    lookup->beyond.n = 0;
 }
 
 /* The shard is locked here, and unlocked when its last row is copied. */
@@ -244,10 +260,7 @@ read_run(struct lookup *lookup, const struct asked *asked)
                 lookup->batch.hashes + run->start, lookup->lines + run->start);
     }
     read_homes_locked(lookup, shard, run);
-    for (uint32_t walked = 1; lookup->beyond[(walked - 1) & 1].n > 0;
-            walked++) {
-        read_beyond_locked(lookup, shard, walked);
-    }
+    read_beyond_locked(lookup, shard);
     lookup->bursts[lookup->turn ^ 1].held = shard;
 }
 
@@ -328,7 +341,7 @@ rps_table_lookup(struct rps_table *table, const struct rps_read *read,
     lookup.stride = stride;
     lookup.turn = 0;
     lookup.bursts[0] = lookup.bursts[1] = (struct burst){.n = 0};
-    lookup.beyond[0].n = lookup.beyond[1].n = 0;
+    lookup.beyond.n = 0;
     for (size_t done = 0; done < read->count; done += lookup.batch.count) {
         const size_t left = read->count - done;
         lookup.rows = (float *)(void *)((char *)rows + done * stride);

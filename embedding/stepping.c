@@ -147,8 +147,7 @@ probe_burst_locked(const struct rps_apply *apply, const struct rps_shard *shard,
             places[i].lane = lanes[i];
             places[i].row = lines[i]->rows[lanes[i]];
         } else if (lanes[i] == RPS_LANE_BEYOND) {
-            __builtin_prefetch(
-                    rps_index_next(&shard->index, hashes[i], lines[i], 0));
+            rps_index_ask_beyond(&shard->index, hashes[i], lines[i]);
         }
     }
     for (size_t i = 0; i < n; i++) {

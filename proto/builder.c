@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing a frame: sections in order, each array aligned to 64 bytes. */
+#include "base/hash.h"
 #include "proto/message.h"
 
 #include <assert.h>
@@ -132,6 +133,11 @@ rps_builder_end(
     }
     memcpy(builder->frame + RPS_HEADER_BYTES, counts, sizeof(counts));
     builder->header.body_bytes = (uint32_t)(builder->length - RPS_HEADER_BYTES);
+    if ((builder->header.flags & RPS_FLAG_BODY_XXH3) != 0) {
+        builder->header.body_xxh3 =
+                rps_checksum(builder->frame + RPS_HEADER_BYTES,
+                        builder->length - RPS_HEADER_BYTES);
+    }
     rps_header_encode(&builder->header, builder->frame);
     *frame_out = builder->frame;
     *length_out = builder->length;
@@ -155,7 +161,7 @@ rps_reply_text(const struct rps_header *request, rps_status status,
     const struct rps_header header = {
             .version = RPS_WIRE_VERSION,
             .opcode = request->opcode,
-            .flags = RPS_FLAG_REPLY,
+            .flags = RPS_FLAG_REPLY | (request->flags & RPS_FLAG_BODY_XXH3),
             .request_id = request->request_id,
             .number = request->number,
             .step = step,

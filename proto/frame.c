@@ -136,7 +136,7 @@ rps_opcode_str(uint16_t opcode)
             "GET_EMBEDDING_TABLE", "ALTER_TABLE", "EMBEDDING_LOOKUP", "REFRESH",
             "PUSH_GRADIENTS", "STEP_END", "APPLY", "ASSIGN", "ERASE", "SAVE",
             "RESTORE", "EVICT", "DROP", "STAT", "HOT_KEYS", "SCAN", "ROUTE",
-            "SHM_ATTACH", "SHUTDOWN", "PING", "AUTH"};
+            "SHM_ATTACH", "SHUTDOWN", "PING", "AUTH", "LOG_LEVEL", "CANCEL"};
 
     _Static_assert(sizeof(names) / sizeof(names[0]) == RPS_OP_LAST + 1,
             "a name an opcode");

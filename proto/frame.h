@@ -45,7 +45,9 @@ enum rps_opcode {
     RPS_OP_SHUTDOWN = 20,
     RPS_OP_PING = 21,
     RPS_OP_AUTH = 22,
-    RPS_OP_LAST = RPS_OP_AUTH
+    RPS_OP_LOG_LEVEL = 23,
+    RPS_OP_CANCEL = 24,
+    RPS_OP_LAST = RPS_OP_CANCEL
 };
 
 #define RPS_FLAG_REPLY     0x01u

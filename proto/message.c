@@ -3,6 +3,7 @@
 #include "proto/message.h"
 
 #include "base/hash.h"
+#include "proto/value.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,6 @@ _Static_assert(offsetof(struct rps_section, learning_rate) == 44, "no holes");
 static uint64_t
 element_bytes(uint16_t kind, uint16_t value, uint32_t dim)
 {
-    static const uint64_t value_bytes[] = {4, 2, 2, 1};
-
     switch (kind) {
     case RPS_SECTION_KEYS:
     case RPS_SECTION_VERSIONS:
@@ -25,9 +24,10 @@ element_bytes(uint16_t kind, uint16_t value, uint32_t dim)
     case RPS_SECTION_COUNTS:
     case RPS_SECTION_OFFSETS:
     case RPS_SECTION_META:
+    case RPS_SECTION_INDEX:
         return 4;
     case RPS_SECTION_ROWS:
-        return value <= RPS_VALUE_I8 ? value_bytes[value] * dim : 0;
+        return rps_value_row_bytes(value, dim);
     case RPS_SECTION_SLOTS:
         return 4 * (uint64_t)dim;
     case RPS_SECTION_DECISION:

@@ -25,23 +25,24 @@
 
 /** Kinds and what an element is; `count` counts elements. */
 enum rps_section_kind {
-    RPS_SECTION_KEYS = 1,     /* u64 */
-    RPS_SECTION_COUNTS = 2,   /* u32, multiplicity of the key */
-    RPS_SECTION_OFFSETS = 3,  /* u32: bags [count], or positions (REFRESH) */
-    RPS_SECTION_ROWS = 4,     /* value type x dim */
+    RPS_SECTION_KEYS = 1,    /* u64 */
+    RPS_SECTION_COUNTS = 2,  /* u32, multiplicity of the key */
+    RPS_SECTION_OFFSETS = 3, /* u32: bags + 1 of them, or positions (REFRESH) */
+    RPS_SECTION_ROWS = 4,    /* value type x dim: proto/value.h */
     RPS_SECTION_VERSIONS = 5, /* u64 */
     RPS_SECTION_SLOTS = 6,    /* f32 x dim (slot floats of a row) */
     RPS_SECTION_META = 7,     /* u32: last | uses << 24 */
     RPS_SECTION_DECISION = 8, /* bytes: see rps_decision_encode */
     RPS_SECTION_TEXT = 9,     /* bytes: UTF-8 JSON (or words on an error) */
-    RPS_SECTION_AUTH = 10     /* bytes: a nonce or a proof (proto/auth.h) */
+    RPS_SECTION_AUTH = 10,    /* bytes: a nonce or a proof (proto/auth.h) */
+    RPS_SECTION_INDEX = 11    /* u32: which key each of the bags' is */
 };
 
 /** As it lies on the wire; hosts are little-endian (asserted). */
 struct rps_section {
     uint64_t table_id;
     uint16_t kind;
-    uint16_t value; /* enum rps_value; 0 where it means nothing */
+    uint16_t value; /* enum rps_value: of ROWS; KEYS: of the ROWS asked for */
     uint32_t dim;
     uint64_t count;
     uint64_t offset; /* from the frame's first byte; 0 when bytes == 0 */
@@ -118,6 +119,8 @@ void rps_builder_add_text(
 
 /**
  * Write header and section table. *frame_out is the caller's: free().
+ * With BODY_XXH3 among the header's flags the body's checksum is in it; who
+ * writes into the frame afterwards spoils it.
  * LIMIT: the body is larger than a frame; NOMEM.
  */
 rps_status rps_builder_end(

@@ -139,8 +139,8 @@ rps_job_leave_locked(struct rps_job *job, struct rps_session *session)
     }
 }
 
-void
-rps_job_forget_locked(struct rps_job *job, struct rps_parked *parked)
+bool
+rps_job_withdraw_locked(struct rps_job *job, const struct rps_parked *parked)
 {
     for (uint32_t rank = 0; rank < job->member_count; rank++) {
         struct rps_replica *member = &job->members[rank];
@@ -150,8 +150,16 @@ rps_job_forget_locked(struct rps_job *job, struct rps_parked *parked)
         }
         member->joining = member->joining == parked ? NULL : member->joining;
         member->waiting = member->waiting == parked ? NULL : member->waiting;
+        return true;
+    }
+    return false;
+}
+
+void
+rps_job_forget_locked(struct rps_job *job, struct rps_parked *parked)
+{
+    if (rps_job_withdraw_locked(job, parked)) {
         rps_parked_drop_locked(job->service, parked);
-        return;
     }
 }
 

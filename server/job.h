@@ -22,6 +22,10 @@ rps_status rps_serve_step_end(struct rps_request *request);
 bool rps_job_greet_locked(struct rps_job *job, struct rps_session *session);
 /** Its connection is gone (and out of the sessions' list). */
 void rps_job_leave_locked(struct rps_job *job, struct rps_session *session);
+/** A member that waits in this request waits no more; the caller answers.
+ * What the request said (a step's end) stays. False: none does. */
+bool rps_job_withdraw_locked(
+        struct rps_job *job, const struct rps_parked *parked);
 /** A request of a closed session will never be answered: forget it. */
 void rps_job_forget_locked(struct rps_job *job, struct rps_parked *parked);
 

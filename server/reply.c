@@ -3,6 +3,7 @@
  * Owns how an answer is made and how a parked request gets it: exactly once,
  * with no lock held, never after its session was closed.
  */
+#include "base/clock.h"
 #include "base/log.h"
 #include "server/state.h"
 
@@ -30,6 +31,10 @@ rps_reply_header(struct rps_service *service, struct rps_session *session,
     }
     header.route_version = service->route.version;
     header.status = (int32_t)status;
+    /* in kind; but the proofs of HELLO are written into built frames */
+    if (request->opcode != RPS_OP_HELLO && request->opcode != RPS_OP_AUTH) {
+        header.flags |= request->flags & RPS_FLAG_BODY_XXH3;
+    }
     if (session != NULL && session->rank == 0 &&
             atomic_load(&service->wishes) != 0) {
         header.flags |= RPS_FLAG_WISH;
@@ -112,6 +117,21 @@ rps_json_u64(const json_t *object, const char *key, uint64_t max,
     return RPS_OK;
 }
 
+bool
+rps_request_is_late(const struct rps_request *request)
+{
+    return request->until_ns != 0 && rps_clock_ns() >= request->until_ns;
+}
+
+rps_status
+rps_request_fail_late(struct rps_request *request)
+{
+    return rps_fail(&request->error, RPS_E_DEADLINE,
+            "%s: its deadline of %" PRIu32 " us has passed; nothing was done",
+            rps_opcode_str(request->message->header.opcode),
+            request->message->header.deadline_us);
+}
+
 struct rps_parked *
 rps_park_locked(struct rps_request *request)
 {
@@ -123,6 +143,7 @@ rps_park_locked(struct rps_request *request)
     }
     parked->session = request->session;
     parked->request = request->message->header;
+    parked->until_ns = request->until_ns;
     parked->reply = request->reply;
     parked->context = request->context;
     parked->next = service->parked;

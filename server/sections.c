@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/spec.h"
+#include "proto/value.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ static const char *
 kind_str(uint16_t kind)
 {
     static const char *const names[] = {"?", "KEYS", "COUNTS", "OFFSETS",
-            "ROWS", "VERSIONS", "SLOTS", "META", "DECISION", "TEXT"};
+            "ROWS", "VERSIONS", "SLOTS", "META", "DECISION", "TEXT", "AUTH",
+            "INDEX"};
 
     return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "?";
 }
@@ -45,6 +47,10 @@ place_of(struct rps_table_part *part, uint16_t kind)
         return &part->slots;
     case RPS_SECTION_META:
         return &part->meta;
+    case RPS_SECTION_OFFSETS:
+        return &part->offsets;
+    case RPS_SECTION_INDEX:
+        return &part->index;
     default:
         return NULL;
     }
@@ -131,21 +137,28 @@ check_required(const struct rps_message *message, uint32_t required,
     return RPS_OK;
 }
 
-/* An array that goes with the keys: as many elements, of the right width. */
+uint64_t
+rps_part_rows(const struct rps_table_part *part)
+{
+    return part->offsets != NULL ? part->bags.count : part->keys->count;
+}
+
+/* An array that goes with the keys or bags: as many elements, of the right
+ * width. */
 static rps_status
 check_array(const struct rps_table_part *part,
-        const struct rps_section *section, uint32_t dim,
+        const struct rps_section *section, uint64_t count, uint32_t dim,
         struct rps_error *error)
 {
     if (section == NULL) {
         return RPS_OK;
     }
-    if (section->count != part->keys->count) {
+    if (section->count != count) {
         return rps_fail(error, RPS_E_INVAL,
                 "table %s: %s has count %" PRIu64 ", but there are %" PRIu64
-                " keys",
+                " %s",
                 part->spec->name, kind_str(section->kind), section->count,
-                part->keys->count);
+                count, count == part->keys->count ? "keys" : "bags");
     }
     if (dim != 0 && section->dim != dim) {
         return rps_fail(error, RPS_E_INVAL,
@@ -153,22 +166,54 @@ check_array(const struct rps_table_part *part,
                 " %" PRIu32,
                 part->spec->name, kind_str(section->kind), section->dim, dim);
     }
-    if (dim != 0 && section->value != RPS_VALUE_F32) {
-        return rps_fail(error, RPS_E_UNSUPPORTED,
-                "table %s: %s has value type %u; this version takes f32 (0)",
-                part->spec->name, kind_str(section->kind), section->value);
-    }
     return RPS_OK;
 }
 
+/* Gradients may have any type; rows and slots are written as they come. */
 static rps_status
-check_arrays(const struct rps_table_part *part, struct rps_error *error)
+check_value(const struct rps_message *message,
+        const struct rps_table_part *part, struct rps_error *error)
+{
+    const bool is_push = message->header.opcode == RPS_OP_PUSH_GRADIENTS;
+    const struct rps_section *each[] = {part->rows, part->slots};
+
+    for (size_t i = 0; i < 2; i++) {
+        if (each[i] != NULL && each[i]->value != RPS_VALUE_F32 &&
+                !(is_push && i == 0)) {
+            return rps_fail(error, RPS_E_UNSUPPORTED,
+                    "table %s: %s of %s has value type %u; f32 (0) is taken",
+                    part->spec->name, kind_str(each[i]->kind),
+                    rps_opcode_str(message->header.opcode), each[i]->value);
+        }
+    }
+    if (message->header.opcode == RPS_OP_EMBEDDING_LOOKUP &&
+            part->keys->value > RPS_VALUE_I8) {
+        return rps_fail(error, RPS_E_UNSUPPORTED,
+                "table %s: rows of value type %u are asked for; this version "
+                "sends f32 (0), f16 (1), bf16 (2) and i8 (3)",
+                part->spec->name, part->keys->value);
+    }
+    return part->rows != NULL && is_push
+                   ? rps_value_check(part->rows->value, part->rows->dim,
+                             part->rows->count,
+                             rps_message_array(message, part->rows), error)
+                   : RPS_OK;
+}
+
+static rps_status
+check_arrays(const struct rps_message *message,
+        const struct rps_table_part *part, struct rps_error *error)
 {
     uint32_t slot_floats = rps_spec_slot_floats(part->spec);
-    rps_status status = check_array(part, part->counts, 0, error);
+    uint64_t keys = part->keys->count;
+    rps_status status = check_array(part, part->counts, keys, 0, error);
 
     if (status == RPS_OK) {
-        status = check_array(part, part->rows, part->spec->dim, error);
+        status = check_array(
+                part, part->rows, rps_part_rows(part), part->spec->dim, error);
+    }
+    if (status == RPS_OK) {
+        status = check_value(message, part, error);
     }
     if (status == RPS_OK && part->slots != NULL && slot_floats == 0) {
         return rps_fail(error, RPS_E_INVAL,
@@ -177,9 +222,10 @@ check_arrays(const struct rps_table_part *part, struct rps_error *error)
                 part->spec->name, rps_optimizer_str(part->spec->optimizer));
     }
     if (status == RPS_OK) {
-        status = check_array(part, part->slots, slot_floats, error);
+        status = check_array(part, part->slots, keys, slot_floats, error);
     }
-    return status == RPS_OK ? check_array(part, part->meta, 0, error) : status;
+    return status == RPS_OK ? check_array(part, part->meta, keys, 0, error)
+                            : status;
 }
 
 static rps_status
@@ -222,7 +268,10 @@ check_part(struct rps_service *service, const struct rps_message *message,
                 part->table_id);
     }
     part->spec = rps_table_spec_of(part->table);
-    status = check_arrays(part, error);
+    status = rps_wire_bags_open(message, part, error);
+    if (status == RPS_OK) {
+        status = check_arrays(message, part, error);
+    }
     if (status == RPS_OK) {
         status = check_owner(service, part, keys, error);
     }

@@ -66,6 +66,9 @@ static const struct operation operations[RPS_OP_LAST + 1] = {
     [RPS_OP_PING] = {rps_serve_ping, HOLD_NONE, .any_epoch = true},
     [RPS_OP_AUTH] = {rps_serve_auth, HOLD_NONE,
         .any_epoch = true, .is_greeting = true},
+    [RPS_OP_LOG_LEVEL] = {rps_serve_log_level, HOLD_NONE, .any_epoch = true},
+    [RPS_OP_CANCEL] = {rps_serve_cancel, HOLD_NONE,
+        .any_epoch = true, .is_changing = true},
 };
 /* clang-format on */
 
@@ -332,9 +335,8 @@ admit(struct rps_request *request, const struct operation *operation)
 {
     rps_status status = RPS_OK;
 
-    if (request->expired != NULL) {
-        return rps_fail(
-                &request->error, RPS_E_DEADLINE, "%s", request->expired);
+    if (rps_request_is_late(request)) {
+        return rps_request_fail_late(request);
     }
     if (operation->hold == HOLD_NONE) {
         return RPS_OK;
@@ -354,15 +356,18 @@ serve_in_hold(struct rps_request *request, const struct operation *operation)
 {
     rps_status status = admit(request, operation);
 
+    if (status == RPS_OK && changes_rows(request)) {
+        pthread_rwlock_rdlock(&request->service->change_lock);
+        request->changing = true;
+        if (rps_request_is_late(request)) { /* a cut was being written */
+            status = rps_request_fail_late(request);
+        }
+    }
     if (status != RPS_OK) {
         if (request->message->header.opcode == RPS_OP_PUSH_GRADIENTS) {
             rps_push_refuse(request, status);
         }
         return status;
-    }
-    if (changes_rows(request)) {
-        pthread_rwlock_rdlock(&request->service->change_lock);
-        request->changing = true;
     }
     return operation->serve(request);
 }
@@ -453,15 +458,26 @@ count_request(struct rps_service *service, uint16_t opcode, rps_status status)
     }
 }
 
-static void
-handle(struct rps_session *session, const struct rps_message *message,
-        const char *expired, rps_reply_fn *reply, void *context)
+static uint64_t
+deadline_of(const struct rps_header *header, uint64_t came_ns)
+{
+    if (header->deadline_us == 0) {
+        return 0;
+    }
+    return (came_ns != 0 ? came_ns : rps_clock_ns()) +
+           (uint64_t)header->deadline_us * 1000;
+}
+
+void
+rps_service_handle_since(struct rps_session *session,
+        const struct rps_message *message, uint64_t came_ns,
+        rps_reply_fn *reply, void *context)
 {
     struct rps_service *service = session->service;
     struct rps_request request = {.service = service,
             .session = session,
             .message = message,
-            .expired = expired,
+            .until_ns = deadline_of(&message->header, came_ns),
             .reply = reply,
             .context = context};
     uint16_t opcode = message->header.opcode;
@@ -490,15 +506,7 @@ void
 rps_service_handle(struct rps_session *session,
         const struct rps_message *message, rps_reply_fn *reply, void *context)
 {
-    handle(session, message, NULL, reply, context);
-}
-
-void
-rps_service_expire(struct rps_session *session,
-        const struct rps_message *message, const char *why, rps_reply_fn *reply,
-        void *context)
-{
-    handle(session, message, why, reply, context);
+    rps_service_handle_since(session, message, 0, reply, context);
 }
 
 void

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 struct rps_service;
+struct json_t;      /* jansson's */
 struct rps_session; /* one connection, as the service sees it */
 
 struct rps_service_options {
@@ -44,6 +45,9 @@ struct rps_service_options {
     /** One line for the log; may be NULL. Any thread. */
     void (*event)(
             void *context, int level, const char *event, const char *text);
+    /** STAT with {"times":true}: add what the process counts of its requests
+     * (PROTOCOL.md) to the object. May be NULL. Any thread. */
+    void (*times)(void *context, struct json_t *stat);
     /** SHUTDOWN was accepted: stop the process. May be NULL. Any thread. */
     void (*shutdown)(void *context);
     void *context;
@@ -110,17 +114,18 @@ typedef void rps_reply_fn(void *context, uint8_t *frame, size_t frame_bytes);
  * Serve one request. `message` and its frame are borrowed for the call; what
  * must outlive it is copied. A HELLO that takes over a lane waits for the
  * request that its older connection has in hand, which then is superseded.
+ *
+ * Its deadline counts from came_ns (rps_clock_ns(); 0: from now). Once it has
+ * passed the answer is DEADLINE: nothing was done, but a number is used up
+ * and the rest of a split push is refused, too, as with any refusal. It is
+ * looked at first, after each wait for a lock, between the slices of what is
+ * large and before the first change; not afterwards.
  */
+void rps_service_handle_since(struct rps_session *session,
+        const struct rps_message *message, uint64_t came_ns,
+        rps_reply_fn *reply, void *context);
 void rps_service_handle(struct rps_session *session,
         const struct rps_message *message, rps_reply_fn *reply, void *context);
-
-/**
- * Answer DEADLINE instead: nothing is done, but a number is used up and the
- * rest of a split push is refused, too, as with any refusal.
- */
-void rps_service_expire(struct rps_session *session,
-        const struct rps_message *message, const char *why, rps_reply_fn *reply,
-        void *context);
 
 /** Answer a header that is not a request we know (from header_decode). */
 void rps_service_refuse(const struct rps_header *header, rps_status status,

@@ -41,6 +41,7 @@ struct rps_parked {
     struct rps_parked *next_answer;     /* of a list of answers */
     struct rps_session *session;        /* NULL: closed meanwhile; lock */
     struct rps_header request;
+    uint64_t until_ns; /* its deadline, on rps_clock_ns(); 0: none */
     rps_reply_fn *reply;
     void *context;
     uint8_t *frame; /* its answer, once there is one; NULL: no memory */
@@ -52,11 +53,20 @@ struct rps_answers {
     struct rps_parked *first, *last;
 };
 
+/** Gradients of one table that did not come as floats, a row a key. */
+struct rps_unfolded {
+    uint64_t table_id;
+    float *rows; /* owned [keys][dim] */
+};
+
 /** One frame of a push, copied. */
 struct rps_push_frame {
     struct rps_push_frame *next;
-    uint8_t *bytes;
-    struct rps_message message; /* points into bytes */
+    uint8_t *bytes;                /* owned; NULL: the message borrows */
+    struct rps_message message;    /* points into bytes */
+    struct rps_unfolded *unfolded; /* owned [unfolded_count] */
+    size_t unfolded_count;
+    uint64_t unfolded_bytes;
 };
 
 /** The frames of one push so far, or whole. Zeroed is empty. */
@@ -207,7 +217,7 @@ struct rps_request {
     const struct rps_message *message;
     rps_reply_fn *reply;
     void *context;
-    const char *expired;    /* its deadline passed: why; NULL: it did not */
+    uint64_t until_ns;      /* its deadline, on rps_clock_ns(); 0: none */
     struct rps_error error; /* words of a negative status */
     char *text;             /* answer of a handler; owned */
     uint8_t *frame;         /* or a whole answer; owned */
@@ -233,6 +243,11 @@ rps_status rps_request_json(struct rps_request *request, json_t **out);
 /** Unsigned fields: a number or a decimal string; absent: unchanged. */
 rps_status rps_json_u64(const json_t *object, const char *key, uint64_t max,
         uint64_t *value, struct rps_error *error);
+
+/** Has its deadline passed? Asked before anything is changed. */
+bool rps_request_is_late(const struct rps_request *request);
+/** DEADLINE, in words. */
+rps_status rps_request_fail_late(struct rps_request *request);
 
 /** Take the request out of the caller's hands; NULL: no memory. */
 struct rps_parked *rps_park_locked(struct rps_request *request);
@@ -264,16 +279,19 @@ rps_status rps_serve_hello(struct rps_request *request);
 /** A replica of rank 0 is connected. */
 bool rps_chief_connected_locked(const struct rps_service *service);
 
-/* tables.c, push.c */
-rps_status rps_serve_get_table(struct rps_request *request);
+/* lookup.c, tables.c, push.c */
 rps_status rps_serve_lookup(struct rps_request *request);
 rps_status rps_serve_refresh(struct rps_request *request);
+rps_status rps_serve_get_table(struct rps_request *request);
 rps_status rps_serve_assign(struct rps_request *request);
 rps_status rps_serve_push(struct rps_request *request);
 /** A frame of a push was refused before it came to rps_serve_push(): the
  * rest of the push gets the same answer. */
 void rps_push_refuse(struct rps_request *request, rps_status status);
 void rps_pushed_clear(struct rps_pushed *push);
+
+/* cancel.c */
+rps_status rps_serve_cancel(struct rps_request *request);
 
 /* policy.c */
 rps_status rps_serve_alter(struct rps_request *request);
@@ -303,8 +321,8 @@ rps_status rps_serve_apply(struct rps_request *request);
 /** Do what the decision in the request asks, if it is due. The caller holds
  * state_lock as `exclusive` says and gets it back so. */
 rps_status rps_decision_carry(struct rps_request *request, bool exclusive);
-rps_status rps_apply_messages(struct rps_service *service,
-        const struct rps_message *const *messages, size_t count,
+rps_status rps_apply_frames(struct rps_service *service,
+        const struct rps_push_frame *const *frames, size_t count,
         const struct rps_update *update, size_t *next_table,
         struct rps_error *error);
 void rps_changes_add(
@@ -324,6 +342,7 @@ rps_status rps_serve_restore(struct rps_request *request);
 rps_status rps_serve_stat(struct rps_request *request);
 rps_status rps_serve_auth(struct rps_request *request);
 rps_status rps_serve_ping(struct rps_request *request);
+rps_status rps_serve_log_level(struct rps_request *request);
 rps_status rps_serve_shutdown(struct rps_request *request);
 json_t *rps_wishes_json(uint32_t wishes);
 /** Rows have changed that no complete checkpoint holds. */

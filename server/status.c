@@ -228,6 +228,20 @@ rps_service_stat(struct rps_service *service, bool with_digests)
     return rps_json_text(object);
 }
 
+/* STAT beside the tables' contents: of the process around the service. */
+static char *
+stat_with_times(struct rps_service *service)
+{
+    char *text = rps_service_stat(service, false);
+    json_t *object = text != NULL ? json_loads(text, 0, NULL) : NULL;
+
+    free(text);
+    if (object != NULL && service->options.times != NULL) {
+        service->options.times(service->options.context, object);
+    }
+    return rps_json_text(object);
+}
+
 static rps_status
 run_digests(struct rps_service *service, struct rps_task *task, char **text_out,
         struct rps_error *error)
@@ -242,6 +256,7 @@ rps_serve_stat(struct rps_request *request)
     const struct rps_task task = {.run = run_digests};
     json_t *object = NULL;
     bool with_digests = false;
+    bool with_times = false;
     rps_status status = RPS_OK;
 
     if (rps_message_find(request->message, RPS_SECTION_TEXT, 0) != NULL) {
@@ -251,11 +266,13 @@ rps_serve_stat(struct rps_request *request)
         return status;
     }
     with_digests = json_is_true(json_object_get(object, "digests"));
+    with_times = json_is_true(json_object_get(object, "times"));
     json_decref(object);
     if (with_digests) { /* reads every row: not on a loop */
         return rps_writer_submit(request, &task);
     }
-    request->text = rps_service_stat(request->service, false);
+    request->text = with_times ? stat_with_times(request->service)
+                               : rps_service_stat(request->service, false);
     return request->text != NULL ? RPS_OK : RPS_E_NOMEM;
 }
 

@@ -126,16 +126,28 @@ fail_apply(const struct rps_service *service, rps_status status, uint64_t step,
             others);
 }
 
-/* Sections of one table in all messages, in their order. */
+/* A row of floats a key: as they came, or as they were unfolded. */
+static const float *
+gradients_of(const struct rps_push_frame *frame, const struct rps_section *rows)
+{
+    for (size_t i = 0; i < frame->unfolded_count; i++) {
+        if (frame->unfolded[i].table_id == rows->table_id) {
+            return frame->unfolded[i].rows;
+        }
+    }
+    return rps_message_array(&frame->message, rows);
+}
+
+/* Sections of one table in all frames, in their order. */
 static size_t
-gather(const struct rps_message *const *messages, size_t count,
+gather(const struct rps_push_frame *const *frames, size_t count,
         uint64_t table_id, struct rps_contribution *contributions,
         struct rps_update *update)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < count; i++) {
-        const struct rps_message *message = messages[i];
+        const struct rps_message *message = &frames[i]->message;
         const struct rps_section *keys =
                 rps_message_find(message, RPS_SECTION_KEYS, table_id);
         const struct rps_section *rows =
@@ -151,7 +163,7 @@ gather(const struct rps_message *const *messages, size_t count,
         }
         contributions[n].count = keys->count;
         contributions[n].keys = rps_message_array(message, keys);
-        contributions[n].gradients = rps_message_array(message, rows);
+        contributions[n].gradients = gradients_of(frames[i], rows);
         contributions[n].counts =
                 counts != NULL ? rps_message_array(message, counts) : NULL;
         n++;
@@ -160,8 +172,8 @@ gather(const struct rps_message *const *messages, size_t count,
 }
 
 rps_status
-rps_apply_messages(struct rps_service *service,
-        const struct rps_message *const *messages, size_t count,
+rps_apply_frames(struct rps_service *service,
+        const struct rps_push_frame *const *frames, size_t count,
         const struct rps_update *base, size_t *next_table,
         struct rps_error *error)
 {
@@ -176,7 +188,7 @@ rps_apply_messages(struct rps_service *service,
         uint64_t table_id = rps_table_id_of(table);
         struct rps_apply_report report = {0};
         struct rps_update update = *base;
-        size_t n = gather(messages, count, table_id, contributions, &update);
+        size_t n = gather(frames, count, table_id, contributions, &update);
 
         if (n == 0) {
             continue;
@@ -200,25 +212,25 @@ rps_apply_messages(struct rps_service *service,
 }
 
 /* Frames of the counted ranks in ascending order of rank; NULL: no memory. */
-static const struct rps_message **
-counted_messages(struct rps_service *service,
+static const struct rps_push_frame **
+counted_frames(struct rps_service *service,
         const struct rps_wire_decision *decision, size_t *count_out)
 {
-    const struct rps_message **messages;
+    const struct rps_push_frame **frames;
     size_t count = 0;
 
     for (uint32_t i = 0; i < decision->rank_count; i++) {
         count += service->contributed[decision->ranks[i]].push.frame_count;
     }
-    messages = calloc(count + 1, sizeof(*messages));
+    frames = calloc(count + 1, sizeof(*frames));
     count = 0;
-    for (uint32_t i = 0; messages != NULL && i < decision->rank_count; i++) {
+    for (uint32_t i = 0; frames != NULL && i < decision->rank_count; i++) {
         struct rps_contributed *from =
                 &service->contributed[decision->ranks[i]];
 
         for (struct rps_push_frame *frame = from->push.first; frame != NULL;
                 frame = frame->next) {
-            messages[count++] = &frame->message;
+            frames[count++] = frame;
         }
         if (!from->stored) {
             rps_service_event(service, RPS_LOG_WARN, "counted_without_push",
@@ -228,7 +240,7 @@ counted_messages(struct rps_service *service,
         }
     }
     *count_out = count;
-    return messages;
+    return frames;
 }
 
 static bool
@@ -271,7 +283,7 @@ apply_exclusive(struct rps_service *service,
             .learning_rate = NAN,
             .scale = 1.0f,
             .drop_new = true};
-    const struct rps_message **messages;
+    const struct rps_push_frame **frames;
     size_t count;
     rps_status status;
 
@@ -279,14 +291,14 @@ apply_exclusive(struct rps_service *service,
             decision->rank_count > 0) {
         update.scale = 1.0f / (float)decision->rank_count;
     }
-    messages = counted_messages(service, decision, &count);
-    if (messages == NULL) {
+    frames = counted_frames(service, decision, &count);
+    if (frames == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "no memory to apply a step");
     }
     /* after a failure the same decision goes on at the table that failed */
-    status = rps_apply_messages(
-            service, messages, count, &update, &service->apply_next, error);
-    free(messages);
+    status = rps_apply_frames(
+            service, frames, count, &update, &service->apply_next, error);
+    free(frames);
     if (status == RPS_OK) {
         close_step(service, decision);
     }

@@ -5,6 +5,8 @@
  */
 #include "server/writer.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 
 struct rps_writer {
@@ -17,13 +19,28 @@ struct rps_writer {
     bool stop;
 };
 
+/* Its turn may come after its deadline. */
+static rps_status
+run_in_time(struct rps_service *service, struct rps_task *task, char **text_out,
+        struct rps_error *error)
+{
+    const uint64_t until_ns = task->parked->until_ns;
+
+    if (until_ns != 0 && rps_clock_ns() >= until_ns) {
+        return rps_fail(error, RPS_E_DEADLINE,
+                "its deadline has passed while it waited for the writer; "
+                "nothing was done");
+    }
+    return task->run(service, task, text_out, error);
+}
+
 static void
 run_task(struct rps_writer *writer, struct rps_task *task)
 {
     struct rps_service *service = writer->service;
     struct rps_error error = {{0}};
     char *text = NULL;
-    rps_status status = task->run(service, task, &text, &error);
+    rps_status status = run_in_time(service, task, &text, &error);
 
     pthread_mutex_lock(&service->lock);
     if (task->is_save) {
@@ -97,6 +114,33 @@ rps_writer_destroy(struct rps_writer *writer)
     pthread_join(writer->thread, NULL);
     pthread_cond_destroy(&writer->woken);
     free(writer);
+}
+
+bool
+rps_writer_withdraw_locked(
+        struct rps_writer *writer, const struct rps_parked *parked)
+{
+    struct rps_task *before = NULL;
+    struct rps_task *task = writer->first;
+
+    while (task != NULL && task->parked != parked) {
+        before = task;
+        task = task->next;
+    }
+    if (task == NULL) {
+        return false;
+    }
+    if (before != NULL) {
+        before->next = task->next;
+    } else {
+        writer->first = task->next;
+    }
+    writer->last = writer->last == task ? before : writer->last;
+    writer->waiting--;
+    writer->saving = writer->saving && !task->is_save;
+    free(task->manifest);
+    free(task);
+    return true;
 }
 
 size_t

@@ -40,6 +40,13 @@ void rps_writer_destroy(struct rps_writer *writer);
 rps_status rps_writer_submit(
         struct rps_request *request, const struct rps_task *task);
 
+/**
+ * Drop the task of this request before it begins: the caller answers. False:
+ * there is none, or it is in hand.
+ */
+bool rps_writer_withdraw_locked(
+        struct rps_writer *writer, const struct rps_parked *parked);
+
 /** Tasks that wait; the one in hand is not among them. */
 size_t rps_writer_waiting_locked(const struct rps_writer *writer);
 

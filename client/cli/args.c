@@ -82,7 +82,7 @@ take_flag(const struct rps_tool *tool, struct rps_tool_flag *flag, int argc,
 {
     const char *equals = strchr(argv[*index], '=');
 
-    if (!flag->has_value) {
+    if (flag->argument == NULL) {
         flag->value = "";
         if (equals != NULL) {
             rps_tool_fail(0, tool->name, "--%s takes no value", flag->name);

@@ -223,5 +223,6 @@ const struct rps_tool rps_tool_digest = {
         .summary = "content digest of a checkpoint or a running job",
         .scope = RPS_SCOPE_TOOL,
         .operands_max = 1,
+        .takes_folder = true,
         .run = run,
 };

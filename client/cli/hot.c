@@ -14,12 +14,12 @@ static const char usage[] =
         "usage: recps hot [--json] [--max N] TABLE [OPTION]...\n"
         "\n"
         "The keys of a table that are pushed most often, over all servers,\n"
-        "from a sample of one key in 64; older pushes fade.\n"
-        "\n"
-        "  --max N   so many keys at most, 1 to 512 (16)\n";
+        "from a sample of one key in 64; older pushes fade.\n";
 
 static struct rps_tool_flag flags[] = {
-        {.name = "max", .has_value = true},
+        {.name = "max",
+                .argument = "N",
+                .help = "so many keys at most, 1 to 512 (16)"},
         {.name = NULL},
 };
 

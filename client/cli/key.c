@@ -8,7 +8,9 @@
 bool
 rps_key_is_negative(const char *text)
 {
-    return text[0] == '-' && text[1] >= '0' && text[1] <= '9';
+    const char *digit = text + 1 + (text[0] == '-' && text[1] == '.');
+
+    return text[0] == '-' && *digit >= '0' && *digit <= '9';
 }
 
 bool

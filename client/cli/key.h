@@ -9,7 +9,7 @@
 /** "18446744073709551615", "-1" (as a 64-bit id with sign) or "0xff". */
 bool rps_key_parse(const char *text, uint64_t *key_out);
 
-/** "-5" is an operand, not a flag. */
+/** "-5" and "-.5" are operands, no flags. */
 bool rps_key_is_negative(const char *text);
 
 #endif /* RPS_CLIENT_CLI_KEY_H */

@@ -15,11 +15,6 @@ static const char usage[] =
         "output is labelled and merged; everything is stopped at the end; the\n"
         "exit code is that of the first failure.\n"
         "\n"
-        "  --ps N        parameter servers (1); 0: tables inside the worker\n"
-        "  --workers M   workers (1)\n"
-        "  --chief       a chief beside them, which trains, too\n"
-        "  --evaluator   an evaluator, waited for 60 s at most at the end\n"
-        "\n"
         "Options of the job and of recpsd go to every process through the\n"
         "\"recps\" object of its TF_CONFIG. TERM or INT lets the chief save "
         "and\n"
@@ -33,10 +28,16 @@ enum {
 };
 
 static struct rps_tool_flag flags[] = {
-        [FLAG_PS] = {.name = "ps", .has_value = true},
-        [FLAG_WORKERS] = {.name = "workers", .has_value = true},
-        [FLAG_CHIEF] = {.name = "chief"},
-        [FLAG_EVALUATOR] = {.name = "evaluator"},
+        [FLAG_PS] = {.name = "ps",
+                .argument = "N",
+                .help = "parameter servers (1); 0: tables inside the worker"},
+        [FLAG_WORKERS] = {.name = "workers",
+                .argument = "M",
+                .help = "workers (1)"},
+        [FLAG_CHIEF] = {.name = "chief",
+                .help = "a chief beside them, which trains, too"},
+        [FLAG_EVALUATOR] = {.name = "evaluator",
+                .help = "an evaluator, waited for 60 s at most at the end"},
         {.name = NULL},
 };
 

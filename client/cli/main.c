@@ -5,28 +5,12 @@
 #include "client/cli/args.h"
 #include "client/cli/tool.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct rps_tool *const tools[] = {
-        &rps_tool_launch,
-        &rps_tool_tables,
-        &rps_tool_hot,
-        &rps_tool_scan,
-        &rps_tool_alter,
-        &rps_tool_evict,
-        &rps_tool_erase,
-        &rps_tool_drop,
-        &rps_tool_stats,
-        &rps_tool_ping,
-        &rps_tool_save,
-        &rps_tool_verify,
-        &rps_tool_digest,
-        &rps_tool_shutdown,
-};
-
-#define TOOL_COUNT (sizeof(tools) / sizeof(*tools))
+#define TOOLS_MAX 64u
 
 static void
 print_help(FILE *stream)
@@ -34,8 +18,9 @@ print_help(FILE *stream)
     fprintf(stream, "usage: recps COMMAND [OPTION]...\n\n"
                     "Run a job, or look at one. The cluster is TF_CONFIG, "
                     "TF_CONFIG_FILE or\n--ps-hosts.\n\n");
-    for (size_t i = 0; i < TOOL_COUNT; i++) {
-        fprintf(stream, "  %-10s %s\n", tools[i]->name, tools[i]->summary);
+    for (size_t i = 0; i < rps_tool_count; i++) {
+        fprintf(stream, "  %-10s %s\n", rps_tools[i]->name,
+                rps_tools[i]->summary);
     }
     fprintf(stream, "\n`recps COMMAND --help` lists a command's options.\n");
 }
@@ -43,13 +28,14 @@ print_help(FILE *stream)
 static void
 unknown(const char *word)
 {
-    const char *names[TOOL_COUNT];
+    const char *names[TOOLS_MAX];
     const char *near;
 
-    for (size_t i = 0; i < TOOL_COUNT; i++) {
-        names[i] = tools[i]->name;
+    assert(rps_tool_count <= TOOLS_MAX);
+    for (size_t i = 0; i < rps_tool_count; i++) {
+        names[i] = rps_tools[i]->name;
     }
-    near = rps_nearest_name(word, names, TOOL_COUNT);
+    near = rps_nearest_name(word, names, rps_tool_count);
     if (near != NULL) {
         rps_tool_fail(
                 0, "", "no command \"%s\"; did you mean \"%s\"?", word, near);
@@ -103,8 +89,11 @@ run_tool(const struct rps_tool *tool, int argc, char **argv)
         unsetenv("TF_CONFIG_FILE");
     }
     if (rps_args_sort(tool, &argc, argv, &call)) {
+        char *usage = rps_tool_usage(tool);
+
         code = rps_options_read(
-                &options, tool->scope, program, tool->usage, true, argc, argv);
+                &options, tool->scope, program, usage, true, argc, argv);
+        free(usage);
     }
     if (code < 0) {
         rps_log_init(RPS_LOG_WARN, RPS_LOG_TEXT);
@@ -134,13 +123,16 @@ main(int argc, char **argv)
             }
         }
         print_help(stderr);
+        if (wants_json(argc, argv)) {
+            rps_tool_print_failure(RPS_TOOL_USAGE, "give a command");
+        }
         return RPS_TOOL_USAGE;
     }
-    for (size_t i = 0; i < TOOL_COUNT; i++) {
-        if (strcmp(argv[at], tools[i]->name) == 0) {
+    for (size_t i = 0; i < rps_tool_count; i++) {
+        if (strcmp(argv[at], rps_tools[i]->name) == 0) {
             memmove(&argv[at], &argv[at + 1],
                     (size_t)(argc - at) * sizeof(*argv));
-            return run_tool(tools[i], argc - 1, argv);
+            return run_tool(rps_tools[i], argc - 1, argv);
         }
     }
     unknown(argv[at]);

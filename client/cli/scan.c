@@ -15,12 +15,12 @@ static const char usage[] =
         "\n"
         "Print a line for each key of a table that has a row: the key, about\n"
         "how often it was pushed, and the low 24 bits of the tick (step) of\n"
-        "its last push. --json prints one object, with [key, uses, last].\n"
-        "\n"
-        "  --limit N   stop after so many keys; 0: all (0)\n";
+        "its last push. --json prints one object, with [key, uses, last].\n";
 
 static struct rps_tool_flag flags[] = {
-        {.name = "limit", .has_value = true},
+        {.name = "limit",
+                .argument = "N",
+                .help = "stop after so many keys; 0: all (0)"},
         {.name = NULL},
 };
 

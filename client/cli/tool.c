@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/cli/tool.h"
 
+#include "base/tls.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -88,6 +90,8 @@ rps_tool_exit_of(rps_status status)
     case RPS_E_UNREACHABLE:
     case RPS_E_TIMEOUT:
         return RPS_TOOL_UNAVAILABLE;
+    case RPS_E_AUTH:
+        return RPS_TOOL_NOPERM;
     default:
         return RPS_TOOL_FAILED;
     }
@@ -109,43 +113,61 @@ report(void *context, const char *line)
 }
 
 int
-rps_tool_open(const struct rps_tool_call *call, const char *tool,
-        rps_client **client_out)
+rps_tool_settings(const struct rps_tool_call *call, const char *tool,
+        rps_client_options *settings)
 {
     const struct rps_options *options = call->options;
-    rps_client_options settings;
-    rps_status status;
+    const struct rps_tls_files files = {.cert = options->tls_cert,
+            .key = options->tls_key,
+            .ca = options->tls_ca};
+    struct rps_error error = {{0}};
 
     if (options->cluster.ps_count == 0) {
         return rps_tool_fail(RPS_TOOL_USAGE, tool,
                 "no parameter server is known: give --ps-hosts "
                 "host:port,…, TF_CONFIG or TF_CONFIG_FILE");
     }
-    rps_client_options_init(&settings);
-    settings.cluster = &options->cluster;
-    settings.job_id = options->job_id;
-    settings.job_seed = options->job_seed;
-    settings.connect_timeout_ms =
+    if (rps_tls_is_asked(&files) &&
+            rps_tls_check_given(RPS_TLS_CLIENT, &files, &error) != RPS_OK) {
+        return rps_tool_fail(RPS_TOOL_USAGE, tool, "%s", error.text);
+    }
+    rps_client_options_init(settings);
+    settings->cluster = &options->cluster;
+    settings->job_id = options->job_id;
+    settings->job_seed = options->job_seed;
+    settings->connect_timeout_ms =
             rps_option_given(options, "connect_timeout")
                     ? (uint32_t)(options->connect_timeout * 1000.0)
                     : CONNECT_MS_DEFAULT;
-    settings.reconnect_timeout_ms =
+    settings->reconnect_timeout_ms =
             rps_option_given(options, "reconnect_timeout")
                     ? (uint32_t)(options->reconnect_timeout * 1000.0)
-                    : settings.connect_timeout_ms;
-    settings.request_timeout_ms = REQUEST_MS;
-    settings.token_file = options->token_file;
-    settings.tls_ca = options->tls_ca;
-    settings.tls_cert = options->tls_cert;
-    settings.tls_key = options->tls_key;
-    settings.report = report;
+                    : settings->connect_timeout_ms;
+    settings->request_timeout_ms = REQUEST_MS;
+    settings->token_file = options->token_file;
+    settings->tls_ca = options->tls_ca;
+    settings->tls_cert = options->tls_cert;
+    settings->tls_key = options->tls_key;
+    settings->report = report;
     /* a string constant; report() only reads it */
-    settings.report_context = (void *)(uintptr_t)tool;
-    status = rps_client_open(client_out, &settings);
-    if (status != RPS_OK) {
-        return rps_tool_client_failed(NULL, tool, status);
-    }
+    settings->report_context = (void *)(uintptr_t)tool;
     return RPS_TOOL_OK;
+}
+
+int
+rps_tool_open(const struct rps_tool_call *call, const char *tool,
+        rps_client **client_out)
+{
+    rps_client_options settings;
+    int code = rps_tool_settings(call, tool, &settings);
+
+    if (code == RPS_TOOL_OK) {
+        const rps_status status = rps_client_open(client_out, &settings);
+
+        code = status == RPS_OK ? RPS_TOOL_OK
+                                : rps_tool_client_failed(NULL, tool, status);
+    }
+    return code;
 }
 
 json_t *

@@ -23,15 +23,18 @@ enum rps_tool_exit {
     RPS_TOOL_CORRUPT = 65,
     RPS_TOOL_NOINPUT = 66,
     RPS_TOOL_UNAVAILABLE = 69,
-    RPS_TOOL_FAILED = 70
+    RPS_TOOL_FAILED = 70,
+    RPS_TOOL_NOPERM = 77
 };
 
 #define RPS_TOOL_OPERANDS_MAX 1024
 
-/** A flag that only one subcommand has. */
+/** A flag that only one subcommand has. --help, the shells' completion and
+ * the manual page are made of it. */
 struct rps_tool_flag {
-    const char *name; /* "workers", without dashes; NULL ends a list */
-    bool has_value;
+    const char *name;     /* "workers", without dashes; NULL ends a list */
+    const char *argument; /* "N" or "FILE", which completes; NULL: bare */
+    const char *help;
     const char *value; /* as given; "" for a bare flag; NULL: not given */
 };
 
@@ -46,11 +49,13 @@ struct rps_tool_call {
 
 struct rps_tool {
     const char *name;
-    const char *usage;           /* of --help */
+    const char *usage;           /* of --help, without its flags */
     const char *summary;         /* one line of `recps --help` */
     struct rps_tool_flag *flags; /* NULL: none */
     uint32_t scope;              /* of its options */
     int operands_max;
+    const char *words;  /* that the operand may be, "a|b"; NULL: any */
+    bool takes_folder;  /* the operand is one */
     bool takes_keys;    /* "-5" is an operand */
     bool runs_command;  /* takes "-- COMMAND" */
     bool makes_cluster; /* TF_CONFIG of the caller is not its business */
@@ -58,19 +63,31 @@ struct rps_tool {
 };
 
 extern const struct rps_tool rps_tool_launch;
+extern const struct rps_tool rps_tool_top;
 extern const struct rps_tool rps_tool_tables;
-extern const struct rps_tool rps_tool_alter;
-extern const struct rps_tool rps_tool_erase;
-extern const struct rps_tool rps_tool_evict;
-extern const struct rps_tool rps_tool_hot;
-extern const struct rps_tool rps_tool_scan;
-extern const struct rps_tool rps_tool_drop;
 extern const struct rps_tool rps_tool_stats;
 extern const struct rps_tool rps_tool_ping;
+extern const struct rps_tool rps_tool_hot;
+extern const struct rps_tool rps_tool_lookup;
+extern const struct rps_tool rps_tool_scan;
+extern const struct rps_tool rps_tool_assign;
+extern const struct rps_tool rps_tool_alter;
+extern const struct rps_tool rps_tool_evict;
+extern const struct rps_tool rps_tool_erase;
+extern const struct rps_tool rps_tool_drop;
 extern const struct rps_tool rps_tool_save;
 extern const struct rps_tool rps_tool_verify;
 extern const struct rps_tool rps_tool_digest;
+extern const struct rps_tool rps_tool_log_level;
 extern const struct rps_tool rps_tool_shutdown;
+
+/** Every subcommand, in the order of `recps --help` (tools.c). */
+extern const struct rps_tool *const rps_tools[];
+extern const size_t rps_tool_count;
+
+/** A subcommand's usage and its own flags: the first part of its --help.
+ * free(); NULL: no memory. */
+char *rps_tool_usage(const struct rps_tool *tool);
 
 /** "recps tables: …" on stderr; returns `code`. */
 int rps_tool_fail(int code, const char *tool, const char *format, ...)
@@ -92,6 +109,10 @@ int rps_tool_exit_of(rps_status status);
 /** Connect to the cluster of the options, or say why not and return a code. */
 int rps_tool_open(const struct rps_tool_call *call, const char *tool,
         rps_client **client_out);
+
+/** What rps_tool_open() asks for, to be changed and opened by the caller. */
+int rps_tool_settings(const struct rps_tool_call *call, const char *tool,
+        rps_client_options *settings);
 
 /** Fail with the words of the client's last error. */
 int rps_tool_client_failed(

@@ -27,5 +27,6 @@ const struct rps_tool rps_tool_verify = {
         .summary = "recompute a checkpoint's checksums and digests",
         .scope = RPS_SCOPE_TOOL,
         .operands_max = 1,
+        .takes_folder = true,
         .run = run,
 };

@@ -13,13 +13,12 @@ static const char save_usage[] =
 static const char shutdown_usage[] =
         "usage: recps shutdown [--now] [--json] [OPTION]...\n"
         "\n"
-        "Ask the job's chief to save and end the job.\n"
-        "\n"
-        "  --now   stop the servers without a chief; what no checkpoint\n"
-        "          holds is lost. Refused while a chief is connected.\n";
+        "Ask the job's chief to save and end the job.\n";
 
 static struct rps_tool_flag shutdown_flags[] = {
-        {.name = "now"},
+        {.name = "now",
+                .help = "stop the servers without a chief; what no checkpoint "
+                        "holds is lost; refused while a chief is connected"},
         {.name = NULL},
 };
 

@@ -116,7 +116,9 @@ open_job(struct evaluator *evaluator)
     rps_status status;
 
     rps_run_client_options(run, &client);
+    rps_stop_waits(true);
     status = rps_client_open(&evaluator->job, &client);
+    rps_stop_waits(false);
     if (status != RPS_OK) {
         return rps_fail(&run->error, status, "connecting to PS 0: %s",
                 rps_client_error(evaluator->job));

@@ -21,6 +21,27 @@ static const char usage[] =
         "do together, docs/DATA.md what SPEC may be.\n";
 
 static volatile sig_atomic_t stop_number;
+static volatile sig_atomic_t is_waiting;
+
+static void
+leave(int number)
+{
+    static const char words[] = "recps-train: stopped while it waited: there "
+                                "was nothing to save yet\n";
+    const ssize_t n = write(STDERR_FILENO, words, sizeof(words) - 1);
+
+    (void)n;
+    _exit(128 + number);
+}
+
+void
+rps_stop_waits(bool waits)
+{
+    is_waiting = waits;
+    if (waits && stop_number != 0) { /* it came before */
+        leave(stop_number);
+    }
+}
 
 int
 rps_stop_signal(void)
@@ -28,7 +49,8 @@ rps_stop_signal(void)
     return stop_number;
 }
 
-/* The first signal: end after this step. The second: at once. */
+/* The first signal: end after this step, or at once where no step is in hand.
+ * The second: at once. */
 static void
 on_stop(int number)
 {
@@ -36,6 +58,9 @@ on_stop(int number)
         _exit(128 + number);
     }
     stop_number = number;
+    if (is_waiting != 0) {
+        leave(number);
+    }
 }
 
 static void
@@ -73,6 +98,8 @@ exit_code(const struct rps_run *run, rps_status status)
     case RPS_E_MISMATCH:
     case RPS_E_CORRUPT:
         return EX_DATAERR;
+    case RPS_E_AUTH:
+        return EX_NOPERM;
     case RPS_E_UNREACHABLE:
     case RPS_E_TIMEOUT:
         return EX_UNAVAILABLE;

@@ -255,7 +255,9 @@ rps_run_open_client(struct rps_run *run)
 
     rps_run_client_options(run, &client);
     client.checkpoint_read_only = run->settings->task == RPS_TASK_INFER;
+    rps_stop_waits(true);
     status = rps_client_open(&run->client, &client);
+    rps_stop_waits(false);
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "connecting");
     }

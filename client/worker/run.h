@@ -87,4 +87,8 @@ rps_status rps_run_evaluator(struct rps_run *run);
 /** Number of the signal that asks to stop, 0: none (main.c's handler). */
 int rps_stop_signal(void);
 
+/** From here on, or no longer, this process waits for others and has nothing to
+ * save: a signal ends it at once (main.c). */
+void rps_stop_waits(bool waits);
+
 #endif /* RPS_WORKER_RUN_H */

@@ -137,8 +137,11 @@ rps_loop_join(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     rps_start start = {0};
-    rps_status status = rps_job_join(run->client, &start);
+    rps_status status;
 
+    rps_stop_waits(true);
+    status = rps_job_join(run->client, &start);
+    rps_stop_waits(false);
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "joining the job");
     }

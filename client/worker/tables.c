@@ -109,7 +109,7 @@ static rps_status
 restored_spec(const json_t *list, const char *name, uint32_t dim,
         uint64_t elements, rps_table_spec *spec, struct rps_error *error)
 {
-    const json_t *entry;
+    const json_t *entry = NULL;
     rps_status status = find_restored(list, name, &entry, error);
 
     if (status == RPS_OK) {

@@ -3,95 +3,12 @@
 #ifndef RPS_EMBEDDING_KERNELS_ELEMENT_H
 #define RPS_EMBEDDING_KERNELS_ELEMENT_H
 
+#include "base/half.h"
 #include "embedding/kernels/kernels.h"
 
 #include <math.h>
-#include <string.h>
 
 #define RPS_SQUARE_SUMS 16u
-
-#define BF16_HALF  0x7fffu /* just below half of a bfloat16's last bit */
-#define BF16_QUIET 0x40    /* the bit that makes its NaN a quiet one */
-
-static inline uint32_t
-element_bits(float x)
-{
-    uint32_t bits = 0;
-
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
-
-static inline float
-element_of_bits(uint32_t bits)
-{
-    float x = 0.0f;
-
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-static inline float
-element_of_bf16(uint16_t h)
-{
-    return element_of_bits((uint32_t)h << 16);
-}
-
-/* To nearest, ties to even: a carry into the exponent is as it should be. */
-static inline uint16_t
-element_to_bf16(float x)
-{
-    const uint32_t bits = element_bits(x);
-
-    if (isnan(x)) {
-        return (uint16_t)(bits >> 16 | BF16_QUIET);
-    }
-    return (uint16_t)((bits + BF16_HALF + (bits >> 16 & 1)) >> 16);
-}
-
-/*
- * sign | exponent, bias 15 | 10 bits. A subnormal half is a whole number of
- * 2^-24, which a float holds exactly.
- */
-static inline float
-element_of_f16(uint16_t h)
-{
-    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
-    const uint32_t rest = h & 0x7fffu;
-
-    if (rest >= 0x7c00u) {
-        /* infinity, or a NaN, quiet as the CPU's conversion makes it */
-        return element_of_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13 |
-                               (rest > 0x7c00u ? 0x400000u : 0));
-    }
-    if (rest < 0x400u) {
-        return element_of_bits(sign | element_bits((float)rest * 0x1.0p-24f));
-    }
-    return element_of_bits(sign | ((rest << 13) + (112u << 23)));
-}
-
-/* bits of |x| and the half's own, rounded by `up` of what is cut off. */
-static inline uint16_t
-element_to_f16(float x)
-{
-    const uint32_t bits = element_bits(x);
-    const uint32_t sign = bits >> 16 & 0x8000u;
-    const uint32_t rest = bits & 0x7fffffffu;
-
-    if (rest > 0x7f800000u) {
-        return (uint16_t)(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
-    }
-    if (rest >= 0x477ff000u) { /* 65520, halfway between 65504 and 2^16 */
-        return (uint16_t)(sign | 0x7c00u);
-    }
-    if (rest < 0x38800000u) { /* 2^-14: adding 1/2 rounds to 2^-24 */
-        const float shifted = element_of_bits(rest) + 0.5f;
-        return (uint16_t)(sign | (element_bits(shifted) - 0x3f000000u));
-    }
-    return (uint16_t)(sign |
-                      ((rest - (112u << 23) + 0xfffu + (rest >> 13 & 1)) >>
-                              13));
-}
 
 /*
  * Stochastic: the draw's top bits, as many as are cut off, are added below
@@ -101,15 +18,15 @@ static inline uint16_t
 element_to_bf16_drawn(float x, uint32_t draw)
 {
     if (!isfinite(x)) {
-        return element_to_bf16(x);
+        return rps_float_to_bf16(x);
     }
-    return (uint16_t)((element_bits(x) + (draw >> 16)) >> 16);
+    return (uint16_t)((rps_float_bits(x) + (draw >> 16)) >> 16);
 }
 
 static inline uint16_t
 element_to_f16_drawn(float x, uint32_t draw)
 {
-    const uint32_t bits = element_bits(x);
+    const uint32_t bits = rps_float_bits(x);
     const uint32_t sign = bits >> 16 & 0x8000u;
     const uint32_t rest = bits & 0x7fffffffu;
     const uint32_t exponent = rest >> 23;
@@ -117,7 +34,7 @@ element_to_f16_drawn(float x, uint32_t draw)
     uint32_t cut = 0;
 
     if (exponent >= 143) { /* 2^16 and beyond, infinity, NaN */
-        return rest > 0x7f800000u ? element_to_f16(x)
+        return rest > 0x7f800000u ? rps_float_to_f16(x)
                                   : (uint16_t)(sign | 0x7c00u);
     }
     if (exponent >= 113) {

@@ -153,9 +153,10 @@ lanes_to_bf16(uint16_t *to, size_t count, lanes x)
     const __m256i high = _mm256_srli_epi32(bits, 16);
     const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
     const __m256i half =
-            _mm256_add_epi32(odd, _mm256_set1_epi32((int)BF16_HALF));
+            _mm256_add_epi32(odd, _mm256_set1_epi32((int)RPS_BF16_HALF));
     const __m256i near = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
-    const __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(BF16_QUIET));
+    const __m256i quiet =
+            _mm256_or_si256(high, _mm256_set1_epi32(RPS_BF16_QUIET));
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
     const __m256i word = _mm256_blendv_epi8(near, quiet, nan);
 

@@ -138,9 +138,10 @@ lanes_to_bf16(uint16_t *to, size_t count, lanes x)
     const __m512i high = _mm512_srli_epi32(bits, 16);
     const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
     const __m512i half =
-            _mm512_add_epi32(odd, _mm512_set1_epi32((int)BF16_HALF));
+            _mm512_add_epi32(odd, _mm512_set1_epi32((int)RPS_BF16_HALF));
     const __m512i near = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
-    const __m512i quiet = _mm512_or_si512(high, _mm512_set1_epi32(BF16_QUIET));
+    const __m512i quiet =
+            _mm512_or_si512(high, _mm512_set1_epi32(RPS_BF16_QUIET));
     const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
 
     lanes_store_halves(to, count,

@@ -54,7 +54,7 @@ static inline lanes_flaws
 lanes_flaw(lanes_flaws flaws, lanes x, size_t count)
 {
     (void)count;
-    return flaws | element_bits(x - x);
+    return flaws | rps_float_bits(x - x);
 }
 
 static inline bool
@@ -67,28 +67,28 @@ static inline lanes
 lanes_of_f16(const uint16_t *from, size_t count)
 {
     (void)count;
-    return element_of_f16(*from);
+    return rps_float_of_f16(*from);
 }
 
 static inline lanes
 lanes_of_bf16(const uint16_t *from, size_t count)
 {
     (void)count;
-    return element_of_bf16(*from);
+    return rps_float_of_bf16(*from);
 }
 
 static inline void
 lanes_to_f16(uint16_t *to, size_t count, lanes x)
 {
     (void)count;
-    *to = element_to_f16(x);
+    *to = rps_float_to_f16(x);
 }
 
 static inline void
 lanes_to_bf16(uint16_t *to, size_t count, lanes x)
 {
     (void)count;
-    *to = element_to_bf16(x);
+    *to = rps_float_to_bf16(x);
 }
 
 #endif /* RPS_EMBEDDING_KERNELS_LANES_SCALAR_H */

@@ -45,6 +45,10 @@ typedef struct rps_ticket {
 /** Flags of lookups and pushes. */
 #define RPS_READ_ONLY 1u /**< an absent key answers the default vector */
 #define RPS_PADDED    2u /**< padding_key is set: zeros, never sent */
+/** With offsets: each server sums what it owns of a bag (lookups), or gets one
+ * gradient a bag (pushes). Fewer bytes where there are fewer bags than
+ * distinct keys. The client sums else, which depends on no server count. */
+#define RPS_POOL_ON_SERVER 4u
 
 /** Bits of a decision's wishes and of what a replica asks for. */
 #define RPS_WISH_SAVE  1u
@@ -92,6 +96,9 @@ typedef struct rps_client_options {
      * at once. NULL: never. */
     int (*give_up)(void *context);
     void *give_up_context;
+    /** Not 0: the body of each request has a checksum (XXH3_64), and so has
+     * each reply's; a wrong one costs the connection. 0. */
+    int body_checksum;
 } rps_client_options;
 
 /** What a server lost of this client. */
@@ -103,6 +110,14 @@ typedef struct rps_rollback {
     uint64_t pushes;
 } rps_rollback;
 
+/** What a client has sent and received since it was opened: whole frames, of
+ * requests after HELLO; in embedded mode, too. */
+typedef struct rps_traffic {
+    uint64_t requests;
+    uint64_t sent_bytes;
+    uint64_t received_bytes;
+} rps_traffic;
+
 /** One table's part of a fused lookup. */
 typedef struct rps_lookup {
     rps_embedding_table *table;
@@ -112,11 +127,14 @@ typedef struct rps_lookup {
             *offsets; /**< [bag_count + 1] into keys; NULL: a row a key */
     size_t bag_count;
     enum rps_pooling pooling;
-    uint32_t flags; /**< RPS_READ_ONLY, RPS_PADDED */
+    uint32_t flags; /**< RPS_READ_ONLY, RPS_PADDED, RPS_POOL_ON_SERVER */
     uint64_t padding_key;
     void *rows;           /**< [key_count or bag_count][dim] */
     size_t row_stride;    /**< bytes from row to row; 0 = dim values */
     enum rps_value value; /**< of rows; only F32 is built */
+    /** What travels: F32, F16, BF16, or I8 with a scale a row. Rows (or the
+     * servers' sums) are rounded to it there and widened here. */
+    enum rps_value wire;
 } rps_lookup;
 
 /** One table's part of a fused push; the first fields as in rps_lookup. */
@@ -133,14 +151,18 @@ typedef struct rps_push {
     size_t gradient_stride; /**< bytes; 0 = dim values */
     enum rps_value value;
     float learning_rate; /**< NaN: the table's; else >= 0 and finite */
+    /** What travels: each key's sum (or bag's gradient) is rounded to it. One
+     * beyond the type is infinite there, so refused as not finite. */
+    enum rps_value wire;
 } rps_push;
 
 /** What a request belongs to. */
 typedef struct rps_call {
     uint64_t step; /**< global step of a push; 0 outside a job */
-    /** The request's deadline, 0 = none: RPS_E_DEADLINE, and nothing was done;
-     * or RPS_E_TIMEOUT, and what was done is unknown. rps_wait() has a limit
-     * of its own. */
+    /** The request's deadline, counted by each server from its arrival there;
+     * 0: none. Past it the answer is RPS_E_DEADLINE and that server did
+     * nothing; where none comes, RPS_E_TIMEOUT, and what was done is unknown.
+     * rps_wait() has a limit of its own. */
     uint32_t timeout_ms;
     uint32_t flags; /**< RPS_READ_ONLY, of every lookup in the call */
 } rps_call;
@@ -275,6 +297,14 @@ RPS_API int rps_client_fd(const rps_client *client);
 RPS_API const rps_cluster *rps_client_cluster(const rps_client *client);
 
 /**
+ * What went over the wire so far; subtract two to measure.
+ *
+ * Threads: the client's.
+ */
+RPS_API void rps_client_traffic(
+        const rps_client *client, rps_traffic *traffic_out);
+
+/**
  * Servers that this client asks: those of the job; 1: embedded, or an
  * evaluator's; 0: no client.
  *
@@ -317,6 +347,17 @@ RPS_API RPS_NODISCARD rps_status rps_client_rolled_back(
  */
 RPS_API RPS_NODISCARD rps_status rps_get_embedding_table(rps_client *client,
         const rps_table_spec *spec, rps_embedding_table **table_out);
+
+/**
+ * Open a table that exists already, by its name alone; nothing is made.
+ *
+ * Owns:    borrows name for the call; the handle lives as long as the client.
+ * Threads: the client's.
+ * Errors:  RPS_E_NOT_FOUND (a PS has no such table; named), RPS_E_MISMATCH
+ *          (the servers' specs differ); the usual.
+ */
+RPS_API RPS_NODISCARD rps_status rps_find_embedding_table(
+        rps_client *client, const char *name, rps_embedding_table **table_out);
 
 /**
  * Spec that the table was opened with.
@@ -384,8 +425,9 @@ RPS_API RPS_NODISCARD rps_status rps_poll(
         rps_client *client, rps_ticket ticket, int *done_out);
 
 /**
- * Forget a ticket. Its buffers are not touched after the return; a push may
- * or may not have been applied.
+ * Forget a ticket. Its buffers are not touched after the return. A lookup's
+ * answer is dropped; a push that has begun is not torn: every server that it
+ * reaches carries it out as a whole, and nobody is told. Who must know waits.
  *
  * Threads: the client's.
  */
@@ -637,6 +679,31 @@ RPS_API RPS_NODISCARD rps_status rps_stat(
  */
 RPS_API RPS_NODISCARD rps_status rps_stat_digests(
         rps_client *client, uint32_t ps, char **json_out);
+
+/**
+ * The same with the times of requests: for each kind of request how many took
+ * how long since the start, in buckets ("times" in PROTOCOL.md), and the bytes
+ * that came and went. An embedded server counts neither.
+ *
+ * Owns:    *json_out is the caller's; free().
+ * Threads: the client's.
+ * Errors:  as rps_stat.
+ */
+RPS_API RPS_NODISCARD rps_status rps_stat_times(
+        rps_client *client, uint32_t ps, char **json_out);
+
+/**
+ * Change the least level of a PS's log until it reads its options again
+ * (SIGHUP); NULL only asks. *json_out (may be NULL) gets its answer.
+ *
+ * Shapes:  level is "debug", "info", "warn" or "error".
+ * Owns:    *json_out is the caller's; free().
+ * Threads: the client's.
+ * Errors:  RPS_E_INVAL (no such level), RPS_E_UNSUPPORTED (an older server);
+ *          as rps_stat.
+ */
+RPS_API RPS_NODISCARD rps_status rps_server_log_level(
+        rps_client *client, uint32_t ps, const char *level, char **json_out);
 
 /**
  * Round trip to one PS; *json_out (may be NULL) gets its answer.

@@ -68,7 +68,8 @@ read_files(struct files *files, const struct rps_options *options,
     if (is_given(options->token_file)) {
         status = rps_auth_built(error);
         if (status == RPS_OK) {
-            status = rps_secret_read(&files->token, options->token_file, error);
+            status = rps_secret_read(
+                    &files->token, "--token-file", options->token_file, error);
         }
     }
     if (status == RPS_OK && rps_tls_is_asked(&paths)) {
@@ -112,6 +113,7 @@ rps_access_init(struct rps_access *access, const struct rps_options *options,
 {
     struct rps_error error = {.text = ""};
     struct files files = {0};
+    rps_status status;
     int code = check_words(options);
 
     *access = (struct rps_access){.options = options};
@@ -119,9 +121,10 @@ rps_access_init(struct rps_access *access, const struct rps_options *options,
     if (code != RPS_EXIT_OK) {
         return code;
     }
-    if (read_files(&files, options, &error) != RPS_OK) {
+    status = read_files(&files, options, &error);
+    if (status != RPS_OK) {
         rps_log(RPS_LOG_ERROR, "access_files", "%s", error.text);
-        return RPS_EXIT_OPEN;
+        return status == RPS_E_INVAL ? RPS_EXIT_USAGE : RPS_EXIT_OPEN;
     }
     access->token = files.token;
     access->tls = files.tls;

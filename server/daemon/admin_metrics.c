@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * /metrics. Labels are bounded: names of tables, opcodes, statuses, loops;
- * never a key, a user or a peer. The loops' counters are summed here, so that
- * nobody else has to.
+ * never a key, a user or a peer. The loops' counters are summed (loop_sums.h),
+ * so that nobody else has to.
  */
 #include "base/clock.h"
 #include "server/daemon/admin_impl.h"
 #include "server/daemon/exposition.h"
+#include "server/daemon/loop_sums.h"
 #include "server/daemon/process.h"
 #include "server/daemon/version.h"
 
@@ -15,35 +16,6 @@
 #include <string.h>
 
 #define LABELS_BYTES 320u /* a table's name, escaped, and one more label */
-
-/* ---- sums over the loops ---- */
-
-#define SUM(view, field) sum_of(view, offsetof(struct rps_loop_stats, field))
-
-static const _Atomic uint64_t *
-counter_at(const struct rps_view *view, uint32_t loop, size_t offset)
-{
-    const char *stats = (const char *)rps_loop_stats(view->loops[loop]);
-
-    return (const _Atomic uint64_t *)(const void *)(stats + offset);
-}
-
-static uint32_t
-loops_of(const struct rps_view *view)
-{
-    return rps_view_stage(view) == RPS_STAGE_STARTING ? 0 : view->loop_count;
-}
-
-static uint64_t
-sum_of(const struct rps_view *view, size_t offset)
-{
-    uint64_t sum = 0;
-
-    for (uint32_t i = 0; i < loops_of(view); i++) {
-        sum += rps_stat_get(counter_at(view, i, offset));
-    }
-    return sum;
-}
 
 /* ---- requests ---- */
 
@@ -70,7 +42,7 @@ add_replies(struct rps_text *text, const struct rps_view *view)
     rps_family(text, name, "counter", "Requests answered, by how.");
     for (uint16_t op = 0; op < RPS_OPS_COUNTED; op++) {
         for (int code = 0; code < RPS_CODES_COUNTED; code++) {
-            const uint64_t n = SUM(view, replies[op][code]);
+            const uint64_t n = RPS_LOOPS_SUM(view, replies[op][code]);
             char labels[LABELS_BYTES];
 
             if (n > 0) {
@@ -102,7 +74,7 @@ add_times_of(struct rps_text *text, const struct rps_view *view,
     uint64_t total = 0, below;
 
     for (uint32_t i = 0; i < RPS_TIME_BUCKETS; i++) {
-        counts[i] = SUM(view, times[op].buckets[i]);
+        counts[i] = RPS_LOOPS_SUM(view, times[op].buckets[i]);
         total += counts[i];
     }
     if (total == 0) {
@@ -118,7 +90,7 @@ add_times_of(struct rps_text *text, const struct rps_view *view,
         }
     }
     end_histogram(text, name, op_name(op), total,
-            (double)SUM(view, times[op].ns) / 1e9);
+            (double)RPS_LOOPS_SUM(view, times[op].ns) / 1e9);
 }
 
 static void
@@ -129,7 +101,7 @@ add_sizes_of(struct rps_text *text, const struct rps_view *view,
     uint64_t total = 0, below = 0;
 
     for (uint32_t i = 0; i < RPS_SIZE_BUCKETS; i++) {
-        counts[i] = SUM(view, keys[op].buckets[i]);
+        counts[i] = RPS_LOOPS_SUM(view, keys[op].buckets[i]);
         total += counts[i];
     }
     if (total == 0) {
@@ -140,8 +112,8 @@ add_sizes_of(struct rps_text *text, const struct rps_view *view,
         rps_text_add(text, "%s_bucket{op=\"%s\",le=\"%u\"} %" PRIu64 "\n", name,
                 op_name(op), 1u << (2 * i), below);
     }
-    end_histogram(
-            text, name, op_name(op), total, (double)SUM(view, keys[op].sum));
+    end_histogram(text, name, op_name(op), total,
+            (double)RPS_LOOPS_SUM(view, keys[op].sum));
 }
 
 static void
@@ -180,7 +152,7 @@ add_refused(struct rps_text *text, const struct rps_view *view)
     rps_family(text, name, "counter",
             "Connections that the server closed, by the reason.");
     for (uint32_t i = 0; i < RPS_REFUSED_COUNT; i++) {
-        uint64_t n = SUM(view, refused[i]);
+        uint64_t n = RPS_LOOPS_SUM(view, refused[i]);
 
         if (i == RPS_REFUSED_LIMIT) {
             n += rps_stat_get(&view->shared->turned_away);
@@ -197,7 +169,7 @@ add_lag(struct rps_text *text, const struct rps_view *view)
     const uint64_t period = (uint64_t)RPS_LOOP_TICK_MS * 1000000u;
 
     rps_family(text, name, "gauge", "How late a loop's clock turns.");
-    for (uint32_t i = 0; i < loops_of(view); i++) {
+    for (uint32_t i = 0; i < rps_loops_of(view); i++) {
         const struct rps_loop_stats *stats = rps_loop_stats(view->loops[i]);
         const uint64_t due = rps_stat_get(&stats->tick_ns) + period;
         const uint64_t now = rps_clock_ns();
@@ -221,7 +193,7 @@ add_connections(struct rps_text *text, const struct rps_view *view,
     rps_gauge(text, "recps_connections_limit", "The option connections_max.",
             (double)view->shared->connections_max);
     rps_counter(text, "recps_connections_accepted_total",
-            "Connections that were served.", SUM(view, accepted));
+            "Connections that were served.", RPS_LOOPS_SUM(view, accepted));
     add_refused(text, view);
     rps_counter(text, "recps_auth_failures_total",
             "HELLOs without a proof of the token, or with a wrong one.",
@@ -235,26 +207,26 @@ add_connections(struct rps_text *text, const struct rps_view *view,
             figures->repeats);
     rps_counter(text, "recps_received_bytes_total",
             "Bytes of frames read from peers, without what TLS adds.",
-            SUM(view, received_bytes));
+            RPS_LOOPS_SUM(view, received_bytes));
     rps_counter(text, "recps_sent_bytes_total",
             "Bytes of frames written to peers, without what TLS adds.",
-            SUM(view, sent_bytes));
+            RPS_LOOPS_SUM(view, sent_bytes));
     rps_gauge(text, "recps_unsent_bytes", "Replies that peers did not take.",
-            (double)SUM(view, unsent_bytes));
+            (double)RPS_LOOPS_SUM(view, unsent_bytes));
     rps_gauge(text, "recps_buffer_bytes",
             "Memory of connections: requests that come in, replies that are "
             "not taken yet.",
-            (double)SUM(view, held_bytes));
+            (double)RPS_LOOPS_SUM(view, held_bytes));
     rps_gauge(text, "recps_buffer_limit_bytes", "The option buffers_max.",
             (double)view->shared->buffers_max);
     rps_gauge(text, "recps_connections_waiting",
             "Connections that are not read from until others need less.",
-            (double)SUM(view, waiting));
+            (double)RPS_LOOPS_SUM(view, waiting));
     rps_family(text, queue, "gauge",
             "Requests without an answer; of them, those that wait for other "
             "members or the writer; what waits for the writer's thread.");
-    rps_sample(text, queue, "queue=\"requests\"", SUM(view, pending));
-    rps_sample(text, queue, "queue=\"parked\"", SUM(view, parked));
+    rps_sample(text, queue, "queue=\"requests\"", RPS_LOOPS_SUM(view, pending));
+    rps_sample(text, queue, "queue=\"parked\"", RPS_LOOPS_SUM(view, parked));
     rps_sample(text, queue, "queue=\"writer\"", figures->writer_waiting);
     add_lag(text, view);
 }

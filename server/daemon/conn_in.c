@@ -226,14 +226,6 @@ refusal(struct rps_conn *conn)
     return RPS_OK;
 }
 
-static bool
-is_late(const struct rps_conn *conn)
-{
-    return conn->header.deadline_us != 0 &&
-           rps_clock_ns() - conn->header_ns >
-                   (uint64_t)conn->header.deadline_us * 1000;
-}
-
 /* Ready for the next frame; a buffer that one large frame made goes. */
 static void
 next_frame(struct rps_conn *conn)
@@ -269,17 +261,13 @@ rps_conn_serve(struct rps_conn *conn)
     } else if ((status = rps_message_open(&message, &conn->header, conn->in,
                         conn->frame_bytes, &error)) != RPS_OK) {
         rps_conn_lose(conn, "bad_frame", error.text);
-    } else if (is_late(conn)) {
-        rps_service_expire(conn->session, &message,
-                "the deadline passed before the request was whole; "
-                "nothing was done",
-                rps_conn_on_reply, conn);
     } else {
         if (conn->header.opcode == RPS_OP_HELLO) {
             event_del(&conn->timer);
         }
         rps_conn_stats_keys(conn, &message);
-        rps_service_handle(conn->session, &message, rps_conn_on_reply, conn);
+        rps_service_handle_since(conn->session, &message, conn->header_ns,
+                rps_conn_on_reply, conn);
     }
     rps_conn_stats_end(conn);
     conn->handling = false;

@@ -9,6 +9,7 @@
 #include "server/daemon/peer_log.h"
 #include "server/daemon/process.h"
 #include "server/daemon/signals.h"
+#include "server/daemon/stat_times.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -27,6 +28,14 @@ on_service_event(void *context, int level, const char *event, const char *text)
 {
     (void)context;
     rps_peer_log((enum rps_log_level)level, event, "%s", text);
+}
+
+static void
+on_service_times(void *context, json_t *stat)
+{
+    const struct rps_daemon *daemon = context;
+
+    rps_stat_times_add(&daemon->view, stat);
 }
 
 static void
@@ -236,6 +245,7 @@ create_service(struct rps_daemon *daemon)
             .numa = options->numa,
             .token = &daemon->access.token,
             .event = on_service_event,
+            .times = on_service_times,
             .shutdown = on_service_shutdown,
             .context = daemon,
     };

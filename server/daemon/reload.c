@@ -52,7 +52,6 @@ say_changes(const struct rps_options *old, const struct rps_options *fresh)
 void
 rps_daemon_reload(struct rps_daemon *daemon)
 {
-    static const char *const levels[] = {"debug", "info", "warn", "error"};
     struct rps_options fresh = {0};
     size_t changes = 0;
 
@@ -66,7 +65,7 @@ rps_daemon_reload(struct rps_daemon *daemon)
         changes = say_changes(daemon->options, &fresh);
         rps_log(RPS_LOG_INFO, "reload",
                 "log_level=%s log_format=%s; %zu other options have changed",
-                levels[rps_log_least()], fresh.log_format, changes);
+                rps_log_level_str(rps_log_least()), fresh.log_format, changes);
     }
     rps_options_finish(&fresh);
     (void)rps_access_reload(&daemon->access, daemon->service);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A frame that was opened goes to a service, as one of the requests about a
- * table's life: it is answered, once, and nothing else happens. */
+ * table's life or its rows: it is answered, once, and nothing else happens. */
 #include "proto/message.h"
 #include "server/service.h"
 #include "tests/fuzz/fuzz.h"
@@ -16,7 +16,23 @@
 #define TABLE "{\"name\":\"emb\",\"dimension\":2,\"optimizer\":\"sgd\"}"
 
 static const uint16_t opcodes[] = {RPS_OP_ALTER_TABLE, RPS_OP_ERASE,
-        RPS_OP_EVICT, RPS_OP_DROP, RPS_OP_HOT_KEYS, RPS_OP_SCAN};
+        RPS_OP_EVICT, RPS_OP_DROP, RPS_OP_HOT_KEYS, RPS_OP_SCAN,
+        RPS_OP_EMBEDDING_LOOKUP, RPS_OP_PUSH_GRADIENTS, RPS_OP_REFRESH,
+        RPS_OP_ASSIGN, RPS_OP_CANCEL};
+
+#define OPCODES (sizeof(opcodes) / sizeof(opcodes[0]))
+
+/* The one that it names, if it is of these. */
+static uint16_t
+opcode_of(uint8_t byte)
+{
+    for (size_t i = 0; i < OPCODES; i++) {
+        if (opcodes[i] == byte) {
+            return byte;
+        }
+    }
+    return opcodes[byte % OPCODES];
+}
 
 static struct rps_service *service;
 static struct rps_session *session;
@@ -82,7 +98,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     frame = aligned_alloc(64, (length + 63) & ~(size_t)63);
     memcpy(frame, bytes, length);
     header = (struct rps_header){.version = RPS_WIRE_VERSION,
-            .opcode = opcodes[frame[6] % 6],
+            .opcode = opcode_of(frame[6]),
             .body_bytes = (uint32_t)(length - RPS_HEADER_BYTES)};
     if (rps_message_open(&message, &header, frame, length, NULL) == RPS_OK) {
         rps_service_handle(session, &message, take_reply, NULL);

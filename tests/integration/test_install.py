@@ -59,7 +59,7 @@ def example(installed, tmp_path_factory):
 
 
 def test_every_program_and_header_is_installed(installed):
-    binaries = only(installed, "recpsd").parent
+    binaries = only(installed, "bin")
     assert sorted(os.listdir(binaries)) == sorted(PROGRAMS)
     headers = only(installed, "client.h").parent
     assert headers.name == "recps"
@@ -67,9 +67,20 @@ def test_every_program_and_header_is_installed(installed):
         os.listdir(programs.ROOT / "include/recps"))
 
 
+def test_manual_pages_and_completion_are_where_they_are_looked_for(installed):
+    share = only(installed, "man1").parent.parent
+    pages = [p.name for p in sorted((share / "man").glob("man*/*"))]
+    assert pages == ["recps-bench.1", "recps-train.1", "recps.1", "recpsd.8"]
+    bash = share / "bash-completion/completions"
+    for name in ("recps", "recpsd", "recps-train"):
+        assert "complete -F" in (bash / name).read_text("utf8")
+    zsh = (share / "zsh/site-functions/_recps").read_text("utf8")
+    assert zsh.startswith("#compdef recps ")
+
+
 def test_the_programs_and_the_library_say_one_version(installed):
     version = pkg_config(installed, "--modversion").strip()
-    binaries = only(installed, "recpsd").parent
+    binaries = only(installed, "bin")
     for name in PROGRAMS:
         said = run(binaries / name, "--version").strip()
         assert said == f"{name} {version}"
@@ -78,7 +89,7 @@ def test_the_programs_and_the_library_say_one_version(installed):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_help_begins_with_the_usage(installed, name):
-    binaries = only(installed, "recpsd").parent
+    binaries = only(installed, "bin")
     assert run(binaries / name, "--help").startswith(f"usage: {name} ")
 
 
@@ -97,7 +108,7 @@ def test_the_example_runs_against_the_installed_library(installed, example):
 
 def test_the_installed_launcher_finds_the_installed_server(
         installed, example):
-    binaries = only(installed, "recpsd").parent
+    binaries = only(installed, "bin")
     env = library_path(installed)
     env["PATH"] = os.defpath
     said = run(binaries / "recps", "launch", "--ps", "2", "--workers", "1", "--",

@@ -132,7 +132,7 @@ def ping(port, *flags, host="127.0.0.1"):
 
 def refused(run, *parts):
     """It failed for what the certificates are, and did not wait for long."""
-    assert run.returncode == 70, run.stderr
+    assert run.returncode == 77, run.stderr
     assert json.loads(run.stdout)["status"] == "RPS_E_AUTH"
     for part in parts:
         assert part in run.stderr
@@ -233,12 +233,13 @@ def test_a_frame_may_come_byte_by_byte_over_tls(pki, mutual):
 
 def test_without_a_certificate_nobody_is_served(pki, mutual):
     refused(ping(mutual.port, "--tls-ca", pki.path("ca")),
-            "certificate required")
+            "certificate required", "give --tls-cert and --tls-key")
     mutual.wait_for_log("tls_failed.*did not return a certificate")
 
 
 def test_a_certificate_of_another_ca_is_refused(pki, mutual):
-    refused(ping(mutual.port, *pki.flags("stranger")), "unknown ca")
+    refused(ping(mutual.port, *pki.flags("stranger")), "unknown ca",
+            "its CA must stand in the peer's --tls-ca")
     mutual.wait_for_log("tls_failed.*certificate is refused")
 
 
@@ -261,13 +262,14 @@ def test_a_servers_certificate_is_none_of_a_client(pki, mutual):
 def test_the_client_refuses_a_server_of_another_ca(pki):
     with programs.Recpsd(*pki.own("stranger")) as server:
         refused(ping(server.port, "--tls-ca", pki.path("ca")),
-                "the peer's certificate is refused")
+                "the peer's certificate is refused: the CA in our --tls-ca did "
+                "not sign it")
 
 
 def test_the_client_refuses_a_certificate_of_another_host(pki):
     with programs.Recpsd(*pki.own("elsewhere")) as server:
         refused(ping(server.port, "--tls-ca", pki.path("ca")),
-                "IP address mismatch")
+                "IP address mismatch", "subjectAltName")
         refused(ping(server.port, "--tls-ca", pki.path("ca"),
                      host="localhost"), "hostname mismatch")
 
@@ -275,7 +277,7 @@ def test_the_client_refuses_a_certificate_of_another_host(pki):
 def test_the_client_refuses_a_clients_certificate_as_a_servers(pki):
     with programs.Recpsd(*pki.own("client")) as server:
         refused(ping(server.port, "--tls-ca", pki.path("ca")),
-                "the peer's certificate is refused")
+                "the peer's certificate is refused: it is not for a server")
 
 
 def test_the_client_refuses_an_expired_server(pki):
@@ -315,7 +317,7 @@ def test_a_plain_client_is_told_that_the_server_speaks_tls(pki, mutual):
 def test_a_plain_server_is_told_from_one_that_speaks_tls(pki, recpsd):
     run = recps("ping", "--ps-hosts", f"127.0.0.1:{recpsd.port}",
                 "--connect-timeout", "1", "--tls-ca", pki.path("ca"))
-    assert run.returncode in (69, 70)
+    assert run.returncode in (69, 77)
     assert "TLS" in run.stderr
     recpsd.assert_serves()
 
@@ -505,15 +507,15 @@ def test_files_that_do_not_fit_are_refused_by_name(pki, tmp_path):
     (tmp_path / "locked.key").chmod(0o600)
     cert, key = pki.path("member"), pki.path("member", "key")
     for flags, part in [
-            (["--tls-cert", cert], "go together"),
-            (["--tls-key", key], "go together"),
-            (["--tls-ca", pki.path("ca")], "--tls-cert"),
+            (["--tls-cert", cert], "--tls-key is missing"),
+            (["--tls-key", key], "--tls-cert is missing"),
+            (["--tls-ca", pki.path("ca")], "--tls-cert and"),
             (["--tls-cert", str(tmp_path / "none"), "--tls-key", key], "none"),
             (["--tls-cert", cert, "--tls-key", str(tmp_path / "none")], "none"),
             (["--tls-cert", str(tmp_path / "words"), "--tls-key", key],
-             "words"),
+             "nothing in PEM form"),
             (["--tls-cert", cert, "--tls-key", pki.path("client", "key")],
-             "client.key"),
+             "the key of another certificate"),
             (["--tls-cert", cert, "--tls-key", str(tmp_path / "open.key")],
              "chmod 600"),
             (["--tls-cert", cert, "--tls-key", str(tmp_path / "locked.key")],
@@ -523,13 +525,25 @@ def test_files_that_do_not_fit_are_refused_by_name(pki, tmp_path):
             (pki.own("expired"), "has expired"),
             (pki.flags("member") + ["--auth=none"], "contradict")]:
         code, words = start_refused(*flags, tmp_path=tmp_path)
-        assert code == (64 if "contradict" in part else 77), (flags, words)
+        usage = part in ("--tls-key is missing", "--tls-cert is missing",
+                         "--tls-cert and", "contradict")
+        assert code == (64 if usage else 77), (flags, words)
         assert part in words, (flags, words)
+
+
+@pytest.mark.parametrize("flag, missing", [
+    ("--tls-cert", "--tls-key"), ("--tls-key", "--tls-cert")])
+def test_a_certificate_and_its_key_go_together(pki, mutual, flag, missing):
+    run = ping(mutual.port, flag, pki.path("client"))
+    answer = json.loads(run.stdout)
+    assert run.returncode == answer["exit"] == 64
+    assert f"{missing} is missing" in answer["error"]
+    assert "status" not in answer
 
 
 def test_a_client_needs_a_ca_to_know_the_server_by(pki, mutual):
     run = ping(mutual.port, *pki.own("client"))
-    assert run.returncode == 70
+    assert run.returncode == 64
     assert "--tls-ca" in run.stderr
 
 

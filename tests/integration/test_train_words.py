@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps-train: what it writes beside the report, and what it says."""
 import json
+import signal
+import socket
 import subprocess
 import sys
+import time
 
 import numpy
 import pytest
@@ -250,3 +253,54 @@ def test_the_ranges_of_the_options_page_are_what_is_taken(flag):
     for value in (f"-{low}" if float(low) else "-1e-9", "1.01e6", "nan"):
         trainer.train("--data", "synthetic:rows=200", f"{flag}={value}",
                       code=64)
+
+
+# ---- signals while it waits ----
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_who_waits_for_servers_at_once(number):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # nobody listens
+        port = silent.getsockname()[1]
+        process = subprocess.Popen(
+            [str(trainer.TRAIN), "--data", "synthetic:rows=1000,keys=10",
+             "--ps-hosts", f"127.0.0.1:{port}", "--worker-hosts",
+             "127.0.0.1:1", "--job-name", "worker", "--task-index", "0"],
+            env=programs.environment(), stderr=subprocess.PIPE, text=True)
+        try:
+            time.sleep(0.5)
+            process.send_signal(number)
+            assert process.wait(10) == 128 + number
+            assert "nothing to save yet" in process.stderr.read()
+        finally:
+            process.kill()
+            process.stderr.close()
+
+
+def test_a_signal_ends_who_waits_for_the_other_replicas_at_once(recpsd):
+    process = subprocess.Popen(
+        [str(trainer.TRAIN), "--data", "synthetic:rows=1000,keys=10",
+         "--ps-hosts", f"127.0.0.1:{recpsd.port}", "--worker-hosts",
+         "127.0.0.1:1,127.0.0.1:2", "--job-name", "worker", "--task-index", "1"],
+        env=programs.environment(), stderr=subprocess.PIPE, text=True)
+    try:
+        programs.until(lambda: any(
+            m["connected"] for m in recpsd.stat().get("members", [])
+            if m["rank"] == 1))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 143
+    finally:
+        process.kill()
+        process.stderr.close()
+
+
+def test_a_refused_token_is_77(recpsd, tmp_path):
+    token = tmp_path / "token"
+    token.write_bytes(b"x" * 32)
+    token.chmod(0o600)
+    run = trainer.train(
+        "--data", "synthetic:rows=1000,keys=10", "--ps-hosts",
+        f"127.0.0.1:{recpsd.port}", "--worker-hosts", "127.0.0.1:1",
+        "--job-name", "worker", "--task-index", "0", "--token-file", token,
+        code=77)
+    assert "RPS_E_AUTH" in run.stderr

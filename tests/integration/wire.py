@@ -19,13 +19,15 @@ BODY_MAX = 16 << 20
 HELLO, GET_TABLE, LOOKUP, PUSH, STEP_END = 1, 2, 4, 6, 7
 ALTER_TABLE, ERASE, EVICT, DROP, HOT_KEYS, SCAN = 3, 10, 13, 14, 16, 17
 APPLY, SAVE, RESTORE, STAT, SHUTDOWN, PING = 8, 11, 12, 15, 20, 21
-AUTH = 22
+AUTH, LOG_LEVEL, CANCEL = 22, 23, 24
 REPLY, MORE, BODY_XXH3, READ_ONLY, WISH = 1, 2, 4, 8, 16
 KEYS, COUNTS, OFFSETS, ROWS, META, TEXT, PROOF = 1, 2, 3, 4, 7, 9, 10
+INDEX = 11
+F32, F16, BF16, I8 = 0, 1, 2, 3  # value types of rows
 
 OK, INVAL, LIMIT, MISMATCH, NOT_FOUND = 0, -1, -3, -4, -5
-RETRY_LATER, DEADLINE, TIMEOUT, UNSUPPORTED = -8, -9, -10, -12
-NO_AUTH, UNREACHABLE = -15, -18
+RETRY_LATER, DEADLINE, TIMEOUT, CANCELED = -8, -9, -10, -11
+UNSUPPORTED, NO_AUTH, UNREACHABLE = -12, -15, -18
 
 P1, P2, P3, P4, P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 MASK = 0xFFFFFFFF
@@ -61,9 +63,10 @@ def xxh32(data, seed=0):
 
 
 def header(opcode, body_bytes, request_id=1, *, number=0, step=0, epoch=0,
-           flags=0, version=1, magic=MAGIC, deadline_us=0, checksum=None):
+           flags=0, version=1, magic=MAGIC, deadline_us=0, checksum=None,
+           body_xxh3=0):
     raw = HEADER.pack(magic, version, opcode, flags, body_bytes, request_id,
-                      number, step, 0, epoch, 0, deadline_us, 0)[:60]
+                      number, step, body_xxh3, epoch, 0, deadline_us, 0)[:60]
     if checksum is None:
         checksum = xxh32(raw)
     return raw + struct.pack("<I", checksum)
@@ -132,13 +135,15 @@ class Reply:
         assert f[0] == MAGIC and xxh32(raw[:60]) == f[12], "a damaged header"
         self.opcode, self.flags, self.request_id = f[2], f[3], f[5]
         self.number, self.step, self.epoch, self.status = f[6], f[7], f[9], f[11]
+        self.body_xxh3, self.body = f[8], body
         assert self.flags & REPLY
         self.sections = []
         whole = self.raw = raw + body
         for i in range(struct.unpack_from("<I", body)[0] if body else 0):
             s = SECTION.unpack_from(body, 8 + 48 * i)
             self.sections.append({
-                "table_id": s[0], "kind": s[1], "dim": s[3], "count": s[4],
+                "table_id": s[0], "kind": s[1], "value": s[2], "dim": s[3],
+                "count": s[4],
                 "data": whole[s[5]:s[5] + s[6]], "status": s[7]})
 
     def find(self, kind):

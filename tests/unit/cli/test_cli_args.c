@@ -8,7 +8,7 @@
 #define ARGUMENTS_MAX 16
 
 static struct rps_tool_flag flags[] = {
-        {.name = "workers", .has_value = true},
+        {.name = "workers", .argument = "N"},
         {.name = "chief"},
         {.name = NULL},
 };
@@ -117,6 +117,8 @@ START_TEST(a_negative_number_is_an_operand_where_keys_are)
     ck_assert_str_eq(call.operands[1], "-5");
     ck_assert_str_eq(call.operands[2], "-7");
     ck_assert_int_eq(argc, 2);
+    ck_assert(sort(&erase, "recps emb 1 -.5 -1e-3"));
+    ck_assert_int_eq(call.operand_count, 4);
     ck_assert(sort(&erase, "recps emb -x"));
     ck_assert_int_eq(call.operand_count, 1);
     ck_assert(sort(&verify, "recps -5"));
@@ -134,7 +136,7 @@ START_TEST(keys_are_decimal_negative_or_hex)
             {"0x0", 0}, {"0xFf", 255}, {"0Xffffffffffffffff", UINT64_MAX}};
     static const char *const bad[] = {"", "-", "x", "1x", "0x", "1.5", " 1",
             "1 ", "18446744073709551616", "-9223372036854775809",
-            "0x10000000000000000", "--1", "-0x1"};
+            "0x10000000000000000", "--1", "-0x1", "-.5"};
     uint64_t key = 0;
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {

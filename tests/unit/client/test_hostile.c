@@ -13,6 +13,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ enum lie {
     LIE_MORE,
     LIE_HANG_UP,
     LIE_HALF_A_FRAME,
+    LIE_ANOTHER_VALUE,
     LIE_COUNT, /* of lookups; those that follow are of scans */
     LIE_MORE_KEYS_THAN_ASKED = LIE_COUNT,
     LIE_LESS_META_THAN_KEYS,
@@ -39,13 +41,15 @@ enum lie {
     LIE_NO_CURSOR,
     LIE_END_WITH_KEYS,
     LIE_ANOTHER_SCAN,
-    LIE_END
+    LIE_END,
+    LIE_SCALE /* of i8 rows: negative */
 };
 
 struct liar {
     int listen_fd;
     char hosts[32];
     enum lie lie;
+    char taken_back[64]; /* the text of a CANCEL */
 };
 
 static bool
@@ -88,10 +92,13 @@ static void
 answer_lookup(int fd, struct rps_header header, uint64_t table, uint64_t keys,
         enum lie lie)
 {
-    const float ones[64] = {1};
+    const float ones[64] = {lie == LIE_SCALE ? -1 : 1};
     struct rps_builder builder;
     struct rps_section rows = {.table_id = table ^ (lie == LIE_ANOTHER_TABLE),
             .kind = RPS_SECTION_ROWS,
+            .value = lie == LIE_SCALE           ? RPS_VALUE_I8
+                     : lie == LIE_ANOTHER_VALUE ? RPS_VALUE_F16
+                                                : RPS_VALUE_F32,
             .dim = lie == LIE_ANOTHER_DIM ? 3 : 2,
             .count = keys - (lie == LIE_ONE_ROW_LESS)};
 
@@ -141,8 +148,9 @@ answer_scan(int fd, struct rps_header header, enum lie lie)
 
 /* One request; false: hang up. */
 static bool
-serve_one(int fd, enum lie lie)
+serve_one(int fd, struct liar *liar)
 {
+    const enum lie lie = liar->lie;
     uint8_t head[RPS_HEADER_BYTES];
     _Alignas(64) uint8_t frame[4096];
     struct rps_header header;
@@ -174,6 +182,15 @@ serve_one(int fd, enum lie lie)
         (void)snprintf(text, sizeof(text), "{\"table_id\":\"%016llx\"}",
                 (unsigned long long)rps_table_id("emb"));
         answer_text(fd, header, text);
+        return true;
+    }
+    case RPS_OP_STAT: /* not answered */
+        return true;
+    case RPS_OP_CANCEL: {
+        char *text = rps_message_text(&message);
+
+        (void)snprintf(liar->taken_back, sizeof(liar->taken_back), "%s", text);
+        free(text);
         return true;
     }
     case RPS_OP_SCAN:
@@ -208,7 +225,7 @@ serve(void *context)
     struct liar *liar = context;
     int fd = accept(liar->listen_fd, NULL, NULL);
 
-    while (serve_one(fd, liar->lie)) {
+    while (serve_one(fd, liar)) {
     }
     (void)close(fd);
     return NULL;
@@ -221,7 +238,7 @@ listen_as(struct liar *liar, enum lie lie)
             .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof(address);
 
-    liar->lie = lie;
+    *liar = (struct liar){.lie = lie};
     liar->listen_fd = socket(AF_INET, SOCK_STREAM, 0);
     ck_assert_int_eq(
             bind(liar->listen_fd, (struct sockaddr *)&address, bytes), 0);
@@ -336,6 +353,53 @@ START_TEST(texts_that_do_not_fit_are_corrupt)
 }
 END_TEST
 
+START_TEST(a_scale_that_no_row_has_is_corrupt)
+{
+    const uint64_t key = 1;
+    float row[2] = {7, 7};
+    rps_lookup lookup = {
+            .keys = &key, .key_count = 1, .rows = row, .wire = RPS_VALUE_I8};
+    rps_table_spec spec;
+    rps_ticket ticket;
+    struct liar liar;
+    pthread_t thread;
+    rps_client *client = open_liar(&liar, LIE_SCALE, &thread);
+
+    rps_table_spec_init(&spec, "emb", 2, RPS_OPTIMIZER_SGD);
+    must(rps_get_embedding_table(client, &spec, &lookup.table));
+    must(rps_lookup_start(client, NULL, &lookup, 1, &ticket));
+    must_fail(rps_wait(client, ticket, 0), RPS_E_CORRUPT, "i8 row 0 is -1");
+    ck_assert_float_eq(row[0], 7);
+    close_liar(&liar, client, thread);
+}
+END_TEST
+
+START_TEST(a_call_that_runs_out_of_time_is_taken_back)
+{
+    struct servers servers = {.count = 1};
+    rps_client_options options;
+    rps_cluster cluster;
+    struct liar liar;
+    pthread_t thread;
+    rps_client *client = NULL;
+    char *json = NULL;
+
+    listen_as(&liar, LIE_NONE);
+    (void)snprintf(
+            servers.ps_hosts, sizeof(servers.ps_hosts), "%s", liar.hosts);
+    ck_assert_int_eq(pthread_create(&thread, NULL, serve, &liar), 0);
+    cluster = servers_cluster(&servers, NULL, 0, 1);
+    rps_client_options_init(&options);
+    options.cluster = &cluster;
+    options.request_timeout_ms = 50;
+    must(rps_client_open(&client, &options));
+    rps_cluster_finish(&cluster);
+    must_fail(rps_stat_digests(client, 0, &json), RPS_E_TIMEOUT, "STAT");
+    close_liar(&liar, client, thread); /* HELLO was request 1 */
+    ck_assert_str_eq(liar.taken_back, "{\"requests\":[\"2\"]}");
+}
+END_TEST
+
 int
 main(void)
 {
@@ -348,6 +412,8 @@ main(void)
     tcase_add_loop_test(tcase, a_scan_that_does_not_fit_reaches_no_array,
             LIE_MORE_KEYS_THAN_ASKED, LIE_END);
     tcase_add_test(tcase, texts_that_do_not_fit_are_corrupt);
+    tcase_add_test(tcase, a_scale_that_no_row_has_is_corrupt);
+    tcase_add_test(tcase, a_call_that_runs_out_of_time_is_taken_back);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -32,7 +32,7 @@ struct part {
 };
 
 #if defined(__SANITIZE_THREAD__) /* twenty times as slow */
-#define SHORTER 30u
+#define SHORTER 100u
 #elif defined(__SANITIZE_ADDRESS__)
 #define SHORTER 4u
 #else

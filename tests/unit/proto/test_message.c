@@ -110,7 +110,7 @@ START_TEST(header_of_a_later_version_opcode_or_flag_is_unsupported)
         uint16_t version;
         uint16_t opcode;
         uint32_t flags;
-    } later[] = {{2, 21, 0}, {1, 23, 0}, {1, 0, 0}, {1, 21, 0x20}};
+    } later[] = {{2, 21, 0}, {1, 25, 0}, {1, 0, 0}, {1, 21, 0x20}};
     uint8_t bytes[RPS_HEADER_BYTES];
     struct rps_header header = lookup_header();
     struct rps_header back;

@@ -173,7 +173,8 @@ send_frame(struct peer *peer, uint8_t *frame, size_t bytes)
     ck_assert_msg(
             rps_message_open(&message, &header, frame, bytes, &error) == RPS_OK,
             "%s", error.text);
-    rps_service_handle(peer->session, &message, take_reply, peer);
+    rps_service_handle_since(
+            peer->session, &message, peer->came_ns, take_reply, peer);
     free(frame); /* it was borrowed for the call */
     return header.request_id;
 }

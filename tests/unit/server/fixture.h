@@ -31,6 +31,7 @@ struct peer {
     struct rps_session *session;
     uint32_t epoch;        /* of the requests that are built */
     uint64_t next_request; /* id */
+    uint64_t came_ns;      /* when its requests came; 0: now */
     pthread_mutex_t lock;
     pthread_cond_t came;
     struct answer answers[ANSWERS_MAX]; /* lock */

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every subcommand, once. `recps --help`, the shells' completion and the
+ * manual page are made of this list and of what each says of itself.
+ */
+#include "base/text.h"
+#include "client/cli/tool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FLAG_WIDTH 79u
+
+const struct rps_tool *const rps_tools[] = {
+        &rps_tool_launch,
+        &rps_tool_top,
+        &rps_tool_tables,
+        &rps_tool_stats,
+        &rps_tool_ping,
+        &rps_tool_hot,
+        &rps_tool_lookup,
+        &rps_tool_scan,
+        &rps_tool_assign,
+        &rps_tool_alter,
+        &rps_tool_evict,
+        &rps_tool_erase,
+        &rps_tool_drop,
+        &rps_tool_save,
+        &rps_tool_verify,
+        &rps_tool_digest,
+        &rps_tool_log_level,
+        &rps_tool_shutdown,
+};
+
+const size_t rps_tool_count = sizeof(rps_tools) / sizeof(rps_tools[0]);
+
+/* "  --max N   so many keys at most", the words wrapped at their column. */
+static void
+add_flag(struct rps_text *text, const struct rps_tool_flag *flag, size_t column)
+{
+    const char *words = flag->help;
+    const size_t begun = text->length;
+    size_t at;
+
+    rps_text_add(text, "  --%s%s%s", flag->name,
+            flag->argument != NULL ? " " : "",
+            flag->argument != NULL ? flag->argument : "");
+    at = text->length - begun;
+    rps_text_add(text, "%*s", at < column ? (int)(column - at) : 0, "");
+    at = column;
+    while (*words != '\0') {
+        const size_t length = strcspn(words, " ");
+
+        if (at > column && at + 1 + length > FLAG_WIDTH) {
+            rps_text_add(text, "\n%*s", (int)column, "");
+            at = column;
+        }
+        if (at > column) {
+            rps_text_add_bytes(text, " ", 1);
+            at++;
+        }
+        rps_text_add_bytes(text, words, length);
+        at += length;
+        words += length;
+        words += strspn(words, " ");
+    }
+    rps_text_add_bytes(text, "\n", 1);
+}
+
+static size_t
+widest(const struct rps_tool_flag *flags)
+{
+    size_t most = 0;
+
+    for (; flags->name != NULL; flags++) {
+        const size_t width =
+                strlen(flags->name) +
+                (flags->argument != NULL ? 1 + strlen(flags->argument) : 0);
+
+        most = width > most ? width : most;
+    }
+    return most;
+}
+
+char *
+rps_tool_usage(const struct rps_tool *tool)
+{
+    struct rps_text text = {.bytes = NULL};
+
+    rps_text_add(&text, "%s", tool->usage);
+    if (tool->flags != NULL) {
+        const size_t column = widest(tool->flags) + strlen("  --   ");
+
+        rps_text_add_bytes(&text, "\n", 1);
+        for (const struct rps_tool_flag *flag = tool->flags; flag->name != NULL;
+                flag++) {
+            add_flag(&text, flag, column);
+        }
+    }
+    if (text.failed) {
+        rps_text_finish(&text);
+    }
+    return text.bytes;
+}
