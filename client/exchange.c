@@ -79,6 +79,7 @@ rps_exchange_begin(rps_client *client, struct rps_outbox *outbox,
     }
     header.request_id = ++client->last_request;
     exchange->request_id = header.request_id;
+    exchange->epoch = header.epoch;
     exchange->numbered = request->numbered;
     exchange->continued = request->continued;
     exchange->more = (request->flags & RPS_FLAG_MORE) != 0;
@@ -266,11 +267,14 @@ append(struct rps_channel *channel, struct rps_exchange *exchange)
     *tail = exchange;
 }
 
-/* Its number, and the time that is left, go into the frame now. */
+/* Its number, and the time that is left, go into the frame now; and where no
+ * job says it, the epoch of a server that began anew meanwhile. */
 static rps_status
-stamp(struct rps_channel *channel, struct rps_exchange *exchange,
-        struct rps_error *error)
+stamp(const rps_client *client, struct rps_channel *channel,
+        struct rps_exchange *exchange, struct rps_error *error)
 {
+    const bool another_epoch =
+            !client->joined && exchange->epoch != channel->epoch;
     struct rps_numbers *numbers = &channel->numbers;
     struct rps_header header;
     rps_status status;
@@ -279,7 +283,7 @@ stamp(struct rps_channel *channel, struct rps_exchange *exchange,
         numbers->given += exchange->continued ? 0 : 1;
         exchange->number = numbers->given;
     }
-    if (!exchange->numbered && exchange->deadline_ms == 0) {
+    if (!exchange->numbered && exchange->deadline_ms == 0 && !another_epoch) {
         return RPS_OK;
     }
     status = rps_header_decode(exchange->frame, &header, error);
@@ -287,6 +291,10 @@ stamp(struct rps_channel *channel, struct rps_exchange *exchange,
         return status;
     }
     header.number = exchange->number;
+    if (another_epoch) {
+        header.epoch = channel->epoch;
+        exchange->epoch = channel->epoch;
+    }
     if (exchange->deadline_ms != 0) {
         header.deadline_us = rps_expire_left_us(exchange);
     }
@@ -310,7 +318,7 @@ send_now(rps_client *client, struct rps_channel *channel,
         struct rps_exchange *exchange)
 {
     struct rps_error error = {{0}};
-    rps_status status = stamp(channel, exchange, &error);
+    rps_status status = stamp(client, channel, exchange, &error);
 
     exchange->sent = true;
     exchange->was_sent = true;

@@ -52,6 +52,7 @@ struct rps_exchange {
     uint64_t request_id;
     uint64_t number;      /* in the lane; 0: none, or none yet */
     uint64_t deadline_ms; /* on our clock; 0: none */
+    uint32_t epoch;       /* in its header */
     uint32_t ps;
     uint16_t opcode;
     bool numbered;  /* takes a number */

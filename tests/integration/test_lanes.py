@@ -3,16 +3,21 @@
 
 tests/tools/pusher is a client; a row counts the pushes that were applied.
 """
+import contextlib
 import json
+import os
 import signal
+import socket
 import subprocess
 import threading
 import time
 
+import numpy
 import pytest
 
 import programs
 import wire
+from exposition import Metrics
 from proxy_cut import DOWN, UP, CuttingProxy
 
 PUSHER = programs.TESTS_BUILD / "tests/tools/pusher"
@@ -103,6 +108,23 @@ def test_a_greeting_cut_at_any_byte_is_said_again(proxied, way):
         assert proxy.armed is None
         assert pusher.value(5) == count + 2
     server.assert_serves()
+
+
+@pytest.mark.parametrize("way", [UP, DOWN])
+def test_a_loop_of_ones_own_is_woken_where_it_must_be(proxied, way):
+    server, proxy = proxied
+    with Pusher(proxy.own_port) as pusher:
+        for byte in (0, 10, 64, 72):
+            proxy.cut(way, wire.PUSH, byte)
+            pusher.good("polled", 5, 3)
+        programs.until(lambda: proxy.cuts == 4)
+        server.process.send_signal(signal.SIGSTOP)
+        proxy.cut_all()  # HELLO has no answer for a while
+        pusher.begin("polled", 5, 3)
+        time.sleep(0.2)
+        server.process.send_signal(signal.SIGCONT)
+        assert pusher.end()["done"] == 3
+        assert pusher.value(5) == 15
 
 
 def test_a_push_of_many_frames_is_applied_once(proxied):
@@ -283,6 +305,9 @@ def kill_under_storm(home, clients, kills, between, depth):
         answers = [pusher.end() for pusher in pushers]
         for key, (pusher, answer) in enumerate(zip(pushers, answers)):
             assert answer["status"] == "RPS_OK", answer
+            if pusher("lookup", key)["status"] == "RPS_E_ROLLED_BACK":
+                # the last kill came when its storm was over
+                answer["told"] += pusher.good("rolled_back")["pushes"]
             applied = pusher.value(key)
             assert applied == answer["acknowledged"] - answer["told"], answer
             assert applied > 0
@@ -344,3 +369,154 @@ def test_a_full_server_is_tried_again():
             timer.start()
             with Pusher(server.port) as pusher:
                 pusher.good("push", 5, 1)
+
+
+# ---- lanes at the server ----
+
+def counted(connection, table, number):
+    """A push that adds 1 to row 5."""
+    keys = wire.section(wire.KEYS, (5).to_bytes(8, "little"),
+                        table_id=table, count=1)
+    rows = wire.section(wire.ROWS, numpy.full(4, -1, "<f4").tobytes(),
+                        table_id=table, dim=4, count=1, learning_rate=1.0)
+    return connection.call(wire.PUSH, [keys, rows], number=number)
+
+
+def test_a_lane_that_comes_again_closes_its_older_connection(recpsd):
+    client = os.urandom(8).hex()
+    with recpsd.connect(client=client) as old:
+        table = old.table()
+        assert counted(old, table, 1).status == wire.OK
+        with wire.Connection(recpsd.port) as new:
+            hello = new.hello(client=client)
+            assert hello.json["last_number"] == "1"
+            assert hello.json["verdicts"] == [["1", 0]]
+            assert old.closed()
+            assert counted(new, table, 1).status == wire.OK  # as before
+            assert counted(new, table, 2).status == wire.OK
+            stat = new.call(wire.STAT, [wire.text({})]).json
+            assert stat["tables"][0]["applied"] == 2
+
+
+def test_another_lane_or_client_closes_nobody(recpsd):
+    client = os.urandom(8).hex()
+    with recpsd.connect(client=client) as first, \
+            recpsd.connect(client=client, lane=1), recpsd.connect():
+        assert first.call(wire.PING).status == wire.OK
+
+
+def test_a_client_that_stays_away_is_forgotten():
+    client = os.urandom(8).hex()
+    with programs.Recpsd("--client-ttl", "1", admin="127.0.0.1:0") as server:
+        with server.connect(client=client) as connection:
+            assert counted(connection, connection.table(), 1).status == wire.OK
+            time.sleep(1.3)  # not while it is connected
+            with wire.Connection(server.port) as again:
+                assert again.hello(client=client).json["last_number"] == "1"
+        time.sleep(1.3)
+        with wire.Connection(server.port) as later:
+            assert later.hello(client=client).json["last_number"] == "0"
+
+
+def test_reconnects_and_repeats_are_counted():
+    with programs.Recpsd(admin="127.0.0.1:0") as server, \
+            CuttingProxy(server.port) as proxy:
+        with Pusher(proxy.own_port) as pusher:
+            pusher.good("push", 5, 1)
+            for _ in range(3):
+                proxy.cut(DOWN, wire.PUSH, 0)
+                pusher.good("push", 5, 1)
+        found = Metrics(server.get("/metrics")[1])
+        assert found("recps_reconnects_total") == 3
+        assert found("recps_repeated_requests_total") == 3
+        assert found("recps_clients") == 1
+
+
+# ---- servers that lie, or have forgotten ----
+
+class Liar:
+    """Answers HELLO, tables and pushes; then what `on_push` does. Its HELLOs
+    differ by `hellos`: (incarnation, last number), one a connection."""
+
+    def __init__(self, hellos, on_push):
+        xxhash = pytest.importorskip("xxhash")
+        self.table = xxhash.xxh3_64_hexdigest(b"emb")
+        self.hellos, self.on_push = iter(hellos), on_push
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def run(self):
+        for incarnation, last in self.hellos:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            with sock, contextlib.suppress(OSError, EOFError):
+                self.serve(sock, incarnation, last)
+
+    @staticmethod
+    def read(sock, n):
+        data = b""
+        while len(data) < n:
+            part = sock.recv(n - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return data
+
+    def serve(self, sock, incarnation, last):
+        while True:
+            head = wire.HEADER.unpack(self.read(sock, 64))
+            opcode, request_id, number = head[2], head[5], head[6]
+            if opcode == wire.PUSH and self.on_push(sock, head):
+                return
+            self.read(sock, head[4])
+            words = {wire.HELLO: {
+                "version": 1, "epoch": 0, "ps_count": 1, "ps_index": 0,
+                "route_version": 1, "last_number": str(last),
+                "incarnation": incarnation},
+                wire.GET_TABLE: {"table_id": self.table, "rows": 0}}
+            sections = [wire.text(words[opcode])] if opcode in words else []
+            sock.sendall(wire.frame(opcode, sections, request_id,
+                                    flags=wire.REPLY, number=number))
+
+
+def test_a_reply_before_its_request_was_sent_is_not_believed():
+    """The request's bytes are still on their way out."""
+    def early(sock, head):
+        sock.sendall(wire.frame(wire.PUSH, [], head[5], flags=wire.REPLY,
+                                number=head[6]))
+        time.sleep(0.5)
+        return True
+
+    with Liar([("aa", 0)], early) as liar, Pusher(liar.port) as pusher:
+        answer = pusher("big", 0, 500_000)
+        assert answer["status"] == "RPS_E_CORRUPT", answer
+        assert "not sent yet" in answer["words"]
+
+
+@pytest.mark.parametrize("hello, status, words", [
+    (("aa", 0), "RPS_E_UNREACHABLE", "forgotten this client"),
+    (("bb", 99), "RPS_E_ROLLED_BACK", "of another past"),
+    (("aa", 99), "RPS_E_ROLLED_BACK", "of another past")])
+def test_numbers_that_cannot_be_end_the_client(hello, status, words):
+    pushes = []
+
+    def hang_up(sock, head):
+        pushes.append(head)
+        return len(pushes) == 2
+
+    with Liar([("aa", 0), hello], hang_up) as liar, \
+            Pusher(liar.port) as pusher:
+        pusher.good("push", 5, 1)
+        for _ in range(2):
+            answer = pusher("push", 5, 1)
+            assert answer["status"] in (status, "RPS_E_UNREACHABLE"), answer
+            assert words in answer["words"]

@@ -8,6 +8,7 @@
  *   storm KEY DEPTH MS  pushes with DEPTH in flight for so long; "told" are
  *                       those that were acknowledged and are rolled back
  *   timed KEY MS        one push with a deadline
+ *   polled KEY N        N pushes, by rps_client_fd() and rps_poll()
  *   lookup KEY          the row's first value
  *   alter RATE, erase KEY, drop, open
  *   rolled_back
@@ -18,6 +19,7 @@
 #include <recps/client.h>
 
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +116,42 @@ do_push(uint64_t key, unsigned long long n)
             break;
         }
         done++;
+    }
+    (void)printf("{\"done\": %llu, ", done);
+    say(status);
+}
+
+/* A loop of one's own: asleep until the descriptor says that there is work. */
+static rps_status
+poll_until_done(rps_ticket ticket)
+{
+    struct pollfd ready = {.fd = rps_client_fd(client), .events = POLLIN};
+    rps_status status;
+    int done = 0;
+
+    for (;;) {
+        status = rps_poll(client, ticket, &done);
+        if (done != 0 || status != RPS_OK) {
+            return status;
+        }
+        if (poll(&ready, 1, 5000) == 0) {
+            (void)fprintf(stderr, "nothing woke it for 5 s\n");
+            exit(70);
+        }
+    }
+}
+
+static void
+do_polled(uint64_t key, unsigned long long n)
+{
+    unsigned long long done = 0;
+    rps_status status = RPS_OK;
+    rps_ticket ticket;
+
+    while (done < n && status == RPS_OK) {
+        status = start(key, 1, 0, &ticket);
+        status = status == RPS_OK ? poll_until_done(ticket) : status;
+        done += status == RPS_OK;
     }
     (void)printf("{\"done\": %llu, ", done);
     say(status);
@@ -243,6 +281,8 @@ obey(const char *line)
     key = strtoull(word, NULL, 10);
     if (strcmp(what, "push") == 0) {
         do_push(key, a);
+    } else if (strcmp(what, "polled") == 0) {
+        do_polled(key, a);
     } else if (strcmp(what, "big") == 0 || strcmp(what, "timed") == 0) {
         (void)printf("{");
         say(what[0] == 'b' ? push_once(key, (uint32_t)a, 0)
