@@ -12,15 +12,21 @@
 
 #define FIRST_MS_MAX 8u /* jitter of the first attempt */
 
-/* A second one would not do what the first one did. */
-static bool
-is_once(const struct rps_exchange *exchange)
+/* A server that was told to end and is not there any more has done so. */
+static void
+end_shutdowns(const struct rps_channel *channel)
 {
-    return exchange->was_sent && (exchange->opcode == RPS_OP_RESTORE ||
-                                         exchange->opcode == RPS_OP_SHUTDOWN);
+    const struct rps_exchange *at = channel->waiting;
+
+    for (; at != NULL; at = at->next) {
+        if (at->ticket != NULL && at->was_sent &&
+                at->opcode == RPS_OP_SHUTDOWN) {
+            rps_ticket_end(at->ticket, RPS_OK, &channel->cause);
+        }
+    }
 }
 
-/* All of it is to be sent again, but what cannot be. */
+/* All of it is to be sent again. */
 static void
 take_back(struct rps_channel *channel)
 {
@@ -28,9 +34,6 @@ take_back(struct rps_channel *channel)
 
     channel->unsent = 0;
     for (at = channel->waiting; at != NULL; at = at->next) {
-        if (at->ticket != NULL && is_once(at)) {
-            rps_ticket_end(at->ticket, RPS_E_UNREACHABLE, &channel->cause);
-        }
         at->sent = false;
         at->answered = false;
         channel->unsent++;
@@ -243,6 +246,9 @@ rps_redial_move(rps_client *client, uint32_t ps, short revents, uint64_t now_ms)
     struct rps_dial *dial = &client->dials[ps];
 
     rps_dial_move(dial, revents, now_ms);
+    if (dial->attempts > 0) {
+        end_shutdowns(channel);
+    }
     if (dial->fatal != RPS_OK) {
         rps_channel_lose(client, channel, dial->fatal, &dial->cause);
         rps_dial_clear(dial);

@@ -173,9 +173,11 @@ struct rps_service {
     rps_terms terms;          /* state_lock */
     /* state_lock exclusive, or shared with `lock`; [terms.replica_count] */
     struct rps_contributed *contributed;
-    uint64_t drops;    /* tables dropped so far; state_lock */
-    size_t apply_next; /* table at which a failed apply goes on; state_lock
-                          exclusive */
+    uint64_t drops;      /* tables dropped so far; state_lock */
+    uint64_t begun_by;   /* client of the last RESTORE; state_lock */
+    uint64_t begun_step; /* its step; likewise */
+    size_t apply_next;   /* table at which a failed apply goes on; state_lock
+                            exclusive */
 
     /* Written under state_lock (epoch: exclusive), read anywhere: relaxed
      * would do where a lock is held, PING reads them without. */

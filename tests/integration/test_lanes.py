@@ -362,6 +362,16 @@ def test_a_deadline_ends_while_the_server_is_away(recpsd):
         assert "nothing was done" in answer["words"]
 
 
+@pytest.mark.parametrize("way, byte", [(UP, 30), (UP, 72), (DOWN, 0),
+                                       (DOWN, 50)])
+def test_a_server_that_is_told_to_end_and_is_gone_has_ended(way, byte):
+    with programs.Recpsd() as server, CuttingProxy(server.port) as proxy:
+        with Pusher(proxy.own_port) as pusher:
+            proxy.cut(way, wire.SHUTDOWN, byte)
+            pusher.good("shutdown")
+            assert server.wait() == 0 and proxy.cuts == 1
+
+
 def test_a_full_server_is_tried_again():
     with programs.Recpsd("--connections-max", "1") as server:
         with server.connect() as first:
@@ -373,13 +383,14 @@ def test_a_full_server_is_tried_again():
 
 # ---- lanes at the server ----
 
-def counted(connection, table, number):
+def counted(connection, table, number, epoch=0):
     """A push that adds 1 to row 5."""
     keys = wire.section(wire.KEYS, (5).to_bytes(8, "little"),
                         table_id=table, count=1)
     rows = wire.section(wire.ROWS, numpy.full(4, -1, "<f4").tobytes(),
                         table_id=table, dim=4, count=1, learning_rate=1.0)
-    return connection.call(wire.PUSH, [keys, rows], number=number)
+    return connection.call(wire.PUSH, [keys, rows], number=number,
+                           epoch=epoch)
 
 
 def test_a_lane_that_comes_again_closes_its_older_connection(recpsd):
@@ -396,6 +407,26 @@ def test_a_lane_that_comes_again_closes_its_older_connection(recpsd):
             assert counted(new, table, 2).status == wire.OK
             stat = new.call(wire.STAT, [wire.text({})]).json
             assert stat["tables"][0]["applied"] == 2
+
+
+def test_a_restore_is_carried_out_once(recpsd):
+    client = os.urandom(8).hex()
+    words = wire.text({"epoch": 1, "step": 0})
+    with recpsd.connect(client=client) as first:
+        assert first.call(wire.RESTORE, [words]).status == wire.OK
+        reply = first.call(wire.GET_TABLE, [wire.text(
+            {"name": "emb", "dimension": 4, "optimizer": "sgd"})],
+            number=1, epoch=1)
+        table = int(reply.json["table_id"], 16)
+        assert counted(first, table, 2, epoch=1).status == wire.OK
+    with recpsd.connect(client=client) as again:
+        reply = again.call(wire.RESTORE, [words])  # its answer was lost
+        assert reply.status == wire.OK and reply.json["step"] == 0
+        stat = again.call(wire.STAT, [wire.text({})]).json
+        assert stat["tables"][0]["rows"] == 1
+    with recpsd.connect() as other:
+        reply = other.call(wire.RESTORE, [words])
+        assert reply.status == wire.INVAL and "must exceed" in reply.text
 
 
 def test_another_lane_or_client_closes_nobody(recpsd):

@@ -10,7 +10,7 @@
  *   timed KEY MS        one push with a deadline
  *   polled KEY N        N pushes, by rps_client_fd() and rps_poll()
  *   lookup KEY          the row's first value
- *   alter RATE, erase KEY, drop, open
+ *   alter RATE, erase KEY, drop, open, shutdown
  *   rolled_back
  *
  * The table is made with sgd at a rate of 1 and zeros, and each push adds 1
@@ -262,6 +262,8 @@ do_other(const char *what, uint64_t key, const char *word)
         status = rps_erase_rows(client, "emb", 1, &key, NULL);
     } else if (strcmp(what, "drop") == 0) {
         status = rps_drop_table(client, "emb", NULL);
+    } else if (strcmp(what, "shutdown") == 0) {
+        status = rps_shutdown(client);
     } else if (strcmp(what, "open") == 0) {
         status = open_table();
     }
