@@ -446,7 +446,6 @@ def test_help_lists_what_launch_takes_and_nothing_else():
         "--checkpoint-dir", "--job-id", "--job-seed", "--connect-timeout",
         "--step-timeout", "--step-bytes-max", "--token-file", "--tls-cert",
         "--tls-key", "--tls-ca", "--tls-clients", "--log-level", "--log-format",
-        "--admin",
-        "--live-timeout", "--auth", "--loops", "--connections-max",
-        "--handshakes-max", "--memory-limit", "--numa", "--drain-delay",
-        "--drain-timeout"}
+        "--admin", "--live-timeout", "--auth", "--loops", "--connections-max",
+        "--handshakes-max", "--buffers-max", "--memory-limit", "--numa",
+        "--start-from", "--client-ttl", "--drain-delay", "--drain-timeout"}
