@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE_KEYS  4096u        /* a block of rps_table_lookup() */
-#define SLICE_BYTES (512u << 10) /* of rows before they are narrowed */
+#define SLICE_KEYS  4096u      /* a block of rps_table_lookup() */
+#define SLICE_BYTES (1u << 20) /* of rows before they are narrowed */
 #define SLICE_BAGS  1024u
 
 /* Sections of an answer: those of the tables, and words. */

@@ -408,8 +408,8 @@ RPS_API RPS_NODISCARD rps_status rps_push_start(rps_client *client,
  * Errors:  RPS_E_TIMEOUT (not done yet; wait again or cancel; or, the ticket
  *          being gone, the call's timeout_ms passed), RPS_E_DEADLINE,
  *          RPS_E_NOT_FOUND (no such ticket; or the request's: a table that a
- *          restore took away), RPS_E_LIMIT (the request's: step_bytes_max);
- *          the usual.
+ *          restore took away), RPS_E_LIMIT (the request's: step_bytes_max),
+ *          RPS_E_DEADLINE (the request's: call.timeout_ms); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_wait(
         rps_client *client, rps_ticket ticket, uint32_t timeout_ms);
