@@ -448,4 +448,4 @@ def test_help_lists_what_launch_takes_and_nothing_else():
         "--tls-key", "--tls-ca", "--log-level", "--log-format", "--admin",
         "--live-timeout", "--auth", "--loops", "--connections-max",
         "--handshakes-max", "--memory-limit", "--numa", "--drain-delay",
-        "--drain-timeout"}
+        "--drain-timeout", "--buffers-max", "--client-ttl", "--start-from"}
