@@ -28,9 +28,10 @@ pytestmark = pytest.mark.skipif(
 
 
 class Pusher:
-    def __init__(self, port, reconnect_ms=60000):
+    def __init__(self, port, reconnect_ms=60000, token=None):
         self.process = subprocess.Popen(
-            [str(PUSHER), f"127.0.0.1:{port}", str(reconnect_ms)],
+            [str(PUSHER), f"127.0.0.1:{port}", str(reconnect_ms),
+             *([str(token)] if token else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=programs.environment())
 
@@ -108,6 +109,26 @@ def test_a_greeting_cut_at_any_byte_is_said_again(proxied, way):
         assert proxy.armed is None
         assert pusher.value(5) == count + 2
     server.assert_serves()
+
+
+def test_a_proof_is_made_anew_for_each_connection(tmp_path):
+    if not programs.has_openssl():
+        pytest.skip("built without OpenSSL")
+    token = tmp_path / "token"
+    token.write_text("t" * 40)
+    token.chmod(0o600)
+    with programs.Recpsd("--token-file", str(token)) as server, \
+            CuttingProxy(server.port) as proxy:
+        with Pusher(proxy.own_port, token=token) as pusher:
+            for opcode in (wire.AUTH, wire.HELLO, wire.PUSH):
+                for way in (UP, DOWN):
+                    for byte in (0, 40, 100):
+                        proxy.cut(way, opcode, byte)
+                        if opcode != wire.PUSH:
+                            proxy.cut_all()
+                        pusher.good("push", 5, 1)
+            programs.until(lambda: proxy.armed is None)
+            assert pusher.value(5) == 18
 
 
 @pytest.mark.parametrize("way", [UP, DOWN])

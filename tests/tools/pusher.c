@@ -315,8 +315,9 @@ main(int argc, char **argv)
     rps_client_options options;
     char line[256];
 
-    if (argc != 3) {
-        (void)fprintf(stderr, "usage: pusher HOST:PORT RECONNECT_MS\n");
+    if (argc != 3 && argc != 4) {
+        (void)fprintf(
+                stderr, "usage: pusher HOST:PORT RECONNECT_MS [TOKEN_FILE]\n");
         return 64;
     }
     rps_cluster_options_init(&cluster_options);
@@ -332,6 +333,7 @@ main(int argc, char **argv)
     options.cluster = &cluster;
     options.connect_timeout_ms = 30000;
     options.reconnect_timeout_ms = (uint32_t)strtoul(argv[2], NULL, 10);
+    options.token_file = argc == 4 ? argv[3] : NULL;
     options.report = report;
     if (rps_client_open(&client, &options) != RPS_OK ||
             open_table() != RPS_OK) {

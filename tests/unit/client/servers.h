@@ -21,6 +21,7 @@ struct servers {
     char dir[64];        /* of checkpoints; removed at the end */
     char access_dir[64]; /* of token and certificate; "": plain servers */
     char token[80], cert[80], key[80];
+    uint32_t reconnect_ms; /* of clients; 0: what is killed is gone */
 };
 
 /**

@@ -644,6 +644,65 @@ START_TEST(stat_and_ping_answer_json)
 }
 END_TEST
 
+static void
+push_one(rps_embedding_table *table, uint64_t keys)
+{
+    const float gradients[16] = {
+            -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    uint64_t list[8];
+    uint64_t i;
+
+    for (i = 0; i < keys; i++) {
+        list[i] = i;
+    }
+    must(rps_push_gradients(table, 0, keys, list, gradients, NAN));
+}
+
+START_TEST(servers_that_come_back_empty_say_what_is_lost)
+{
+    const uint64_t keys[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    rps_embedding_table *table;
+    rps_rollback lost;
+    float rows[16];
+    uint32_t ps;
+    int i;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    servers.reconnect_ms = 30000;
+    client = servers_open(&servers, NULL, 0, 1);
+    table = table_of("emb", 2);
+    for (i = 0; i < 3; i++) {
+        push_one(table, 8);
+    }
+    servers_kill(&servers);
+    servers_restart(&servers);
+    must_fail(rps_embedding_lookup(table, 8, keys, rows), RPS_E_ROLLED_BACK,
+            "with 3 acknowledged pushes");
+    for (ps = 0; ps < servers.count; ps++) {
+        /* one that is found to be back by this very call ends it */
+        const rps_status status = rps_ping(client, ps, NULL);
+
+        ck_assert(status == RPS_OK || status == RPS_E_ROLLED_BACK);
+    }
+    for (ps = 0; ps < servers.count; ps++) {
+        must(rps_client_rolled_back(client, ps, &lost));
+        ck_assert_uint_eq(lost.pushes, 3);
+        ck_assert_uint_eq(lost.first, 1); /* opened the table */
+        ck_assert_uint_eq(lost.last, 4);
+    }
+    must_fail(rps_client_rolled_back(client, ps, &lost), RPS_E_INVAL, "PS");
+    table = table_of("emb", 2);
+    push_one(table, 8);
+    must(rps_embedding_lookup(table, 8, keys, rows));
+    for (i = 0; i < 16; i++) {
+        ck_assert_float_eq(rows[i], 1);
+    }
+    end();
+}
+END_TEST
+
 int
 main(void)
 {
@@ -670,6 +729,8 @@ main(void)
     tcase_add_loop_test(tcase, second_spec_must_be_the_first, 0, LOOPS);
     tcase_add_loop_test(tcase, after_fork_the_child_is_told_so, 0, LOOPS);
     tcase_add_loop_test(tcase, stat_and_ping_answer_json, 0, LOOPS);
+    tcase_add_loop_test(
+            tcase, servers_that_come_back_empty_say_what_is_lost, 1, LOOPS);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
