@@ -6,7 +6,8 @@
 #include <sched.h>
 
 #define CREDIT_MAX 8u
-#define TRY_EVERY  64u /* sleeps without a look */
+#define TRY_EVERY  16u /* sleeps without a look */
+#define TRY_NS     200000u
 
 void
 rps_spin_init(struct rps_spin *spin)
@@ -22,12 +23,14 @@ bool
 rps_spin(struct rps_spin *spin, bool (*look)(void *context), void *context)
 {
     uint64_t end;
+    /* whose peer sleeps must outlast its wake to find it awake from then on */
+    const uint64_t most = spin->credit == 0 ? TRY_NS : RPS_SPIN_NS;
 
     if (spin->alone || (spin->credit == 0 && ++spin->skipped < TRY_EVERY)) {
         return false;
     }
     spin->skipped = 0;
-    end = rps_clock_ns() + RPS_SPIN_NS;
+    end = rps_clock_ns() + most;
     do {
         if (look(context)) {
             spin->credit = CREDIT_MAX;

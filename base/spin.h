@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RPS_SPIN_NS 20000u /* about what a sleep and a wake cost together */
+#define RPS_SPIN_NS 50000u /* about what a sleep and a wake cost together */
 
 struct rps_spin {
     uint32_t credit;  /* looks that may fail before it stops */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define FOLDER_MODE 0700u
+#define SEND_BYTES  (2 << 20) /* the default holds 200 KB: many wakes */
 
 bool
 rps_unix_is_off(const char *unix_dir)
@@ -87,6 +88,18 @@ rps_unix_folder_check(const char *folder, bool make, struct rps_error *error)
                 info.st_mode & 0777u);
     }
     return RPS_OK;
+}
+
+void
+rps_unix_widen(int fd)
+{
+    const int bytes = SEND_BYTES;
+
+    /* beyond net.core.wmem_max where we may */
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) !=
+            0) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    }
 }
 
 rps_status

@@ -40,6 +40,9 @@ rps_status rps_unix_address(struct sockaddr_un *out, const char *folder,
 rps_status rps_unix_folder_check(
         const char *folder, bool make, struct rps_error *error);
 
+/** Room for a large frame in what is sent; it only helps. */
+void rps_unix_widen(int fd);
+
 /** The process at the other end of a connected socket. */
 struct rps_unix_peer {
     pid_t pid; /* 0: not in our namespace */

@@ -115,6 +115,7 @@ connect_to(const struct sockaddr_un *address, struct rps_error *why)
         (void)close(fd);
         return -1;
     }
+    rps_unix_widen(fd);
     return fd;
 }
 

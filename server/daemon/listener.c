@@ -291,6 +291,7 @@ name_peer(const struct rps_listener *listener, int accepted,
         close(accepted);
         return false;
     }
+    rps_unix_widen(accepted);
     snprintf(text, RPS_ADDRESS_TEXT_BYTES, "unix:%ld", (long)who.pid);
     return true;
 }
