@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A channel carries whole frames between a client and one PS: over TCP, or
- * by a call into the embedded service. What the frames mean is exchange.h's.
+ * A channel carries whole frames between a client and one PS: over a stream
+ * socket (TCP, Unix), or by a call into the embedded service. What the frames
+ * mean is exchange.h's.
  *
  * Threads: the client's; the local channel alone takes replies from others.
  */
@@ -11,7 +12,8 @@
 #include "base/error.h"
 #include "base/tls.h"
 #include "client/numbers.h"
-#include "proto/frame.h"
+#include "proto/message.h"
+#include "proto/ring.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,12 +23,13 @@ struct rps_channel;
 struct rps_exchange;
 
 /**
- * Takes one reply; the frame is borrowed for the call. A status that is not
- * OK says that the peer cannot be believed any more: the channel is lost.
+ * Takes one reply, opened by the channel and borrowed for the call. Its
+ * sections are private to us; its arrays may lie where the peer can still
+ * change them, so what is checked is read once. A status that is not OK says
+ * that the peer cannot be believed any more: the channel is lost.
  */
-typedef rps_status rps_frame_fn(void *context, struct rps_channel *channel,
-        const struct rps_header *header, const uint8_t *frame,
-        size_t frame_bytes, struct rps_error *error);
+typedef rps_status rps_reply_take_fn(void *context, struct rps_channel *channel,
+        const struct rps_message *reply, struct rps_error *error);
 
 struct rps_channel_ops {
     /**
@@ -37,10 +40,11 @@ struct rps_channel_ops {
     rps_status (*send)(struct rps_channel *channel, const uint8_t *frame,
             size_t frame_bytes, struct rps_error *error);
     /** Write and read what can be without waiting. Failure: it is lost. */
-    rps_status (*move)(struct rps_channel *channel, rps_frame_fn *take,
+    rps_status (*move)(struct rps_channel *channel, rps_reply_take_fn *take,
             void *context, struct rps_error *error);
-    /** True: move has work now. False: poll `fd` will say when. */
-    bool (*arm)(struct rps_channel *channel);
+    /** True: move has work now. False: poll `fd` will say when. `waits`: the
+     * caller will sleep if nobody has work, so a short look may pay. */
+    bool (*arm)(struct rps_channel *channel, bool waits);
     /** Descriptor and the poll(2) events to watch. */
     int (*watch)(const struct rps_channel *channel, short *events_out);
     /** It is lost: let the peer see that nobody listens any more. No frame is
@@ -58,10 +62,11 @@ struct rps_lost {
 
 /*
  * One connection. When it is cut the channel is `down`; redial.c makes
- * another one, which takes over all but the first three fields.
+ * another one, which takes over all but the first four fields.
  */
 struct rps_channel {
     const struct rps_channel_ops *ops;
+    enum rps_transport transport;
     uint32_t ps;
     char *address;          /* owned; for words */
     uint32_t epoch;         /* of the requests to this PS */
@@ -79,12 +84,23 @@ struct rps_channel {
 };
 
 /**
- * Takes a connected, non-blocking socket, also on failure. `tls` (NULL:
- * plain) is borrowed for the call; the address's host must be named by the
- * server's certificate. NULL: NOMEM.
+ * Takes a connected, non-blocking stream socket (TCP or Unix), also on failure.
+ * `tls` (NULL: plain) is borrowed for the call; the address's host must be
+ * named by the server's certificate. NULL: NOMEM.
  */
-struct rps_channel *rps_channel_tcp_create(uint32_t ps, const char *address,
+struct rps_channel *rps_channel_stream_create(uint32_t ps, const char *address,
         int socket_fd, struct rps_tls_context *tls);
+
+/** Keep the descriptors that come with the next bytes of a Unix socket. */
+void rps_channel_stream_expect(struct rps_channel *channel);
+
+/**
+ * Take socket and descriptors out of a stream that has nothing in hand: it is
+ * only good for its end then. fds[0] is -1 where not all of them came. The
+ * caller owns what it gets.
+ */
+void rps_channel_stream_take(
+        struct rps_channel *channel, int *socket_out, int fds[RPS_RING_FDS]);
 
 struct rps_local_options {
     const char *job_id;

@@ -172,6 +172,13 @@ take_options(rps_client *client, const rps_client_options *options)
     client->report_context = options->report_context;
     client->body_checksum = options->body_checksum != 0;
     client->checkpoint_read_only = options->checkpoint_read_only != 0;
+    client->transport = options->transport;
+    if (options->unix_dir != NULL && options->unix_dir[0] != '\0') {
+        client->unix_dir = strdup(options->unix_dir);
+        if (client->unix_dir == NULL) {
+            return rps_client_nomem();
+        }
+    }
     if (options->checkpoint_dir != NULL && options->checkpoint_dir[0] != '\0') {
         client->checkpoint_dir = strdup(options->checkpoint_dir);
         if (client->checkpoint_dir == NULL) {
@@ -179,6 +186,32 @@ take_options(rps_client *client, const rps_client_options *options)
         }
     }
     return client->job_id != NULL ? RPS_OK : rps_client_nomem();
+}
+
+/* A transport that was asked for is taken, or the open fails. */
+static rps_status
+check_transport(const rps_client *client)
+{
+    const enum rps_transport transport = client->transport;
+
+    if ((unsigned)transport >= RPS_TRANSPORT_COUNT) {
+        return rps_client_fail(RPS_E_INVAL,
+                "transport %d: auto, tcp, unix, shm or local", (int)transport);
+    }
+    if (client->embedded && transport != RPS_TRANSPORT_AUTO &&
+            transport != RPS_TRANSPORT_LOCAL) {
+        return rps_client_fail(RPS_E_INVAL,
+                "transport %s: there is no cluster, so no server to reach; "
+                "give one (TF_CONFIG, --ps-hosts), or auto or local",
+                rps_transport_str(transport));
+    }
+    if (!client->embedded && transport == RPS_TRANSPORT_LOCAL) {
+        return rps_client_fail(RPS_E_INVAL,
+                "transport local: there is a cluster of %u parameter servers, "
+                "and local means none",
+                client->cluster.ps_count);
+    }
+    return RPS_OK;
 }
 
 static rps_status
@@ -200,6 +233,9 @@ place_in_job(rps_client *client)
     client->member = client->embedded || cluster->role == RPS_ROLE_CHIEF ||
                      cluster->role == RPS_ROLE_WORKER;
     client->rank = client->embedded ? 0 : cluster->rank;
+    if (check_transport(client) != RPS_OK) {
+        return RPS_E_INVAL;
+    }
     rps_route_init(&client->route, client->ps_count);
     client->channels =
             calloc(client->channel_count, sizeof(struct rps_channel *));
@@ -327,6 +363,7 @@ rps_client_close(rps_client *client)
     free(client->polls);
     free(client->job_id);
     free(client->checkpoint_dir);
+    free(client->unix_dir);
     free(client->decision);
     free(client);
 }
@@ -337,6 +374,15 @@ const char *
 rps_client_error(const rps_client *client)
 {
     return rps_client_words();
+}
+
+enum rps_transport
+rps_server_transport(const rps_client *client, uint32_t ps)
+{
+    return client != NULL && ps < client->channel_count &&
+                           !client->channels[ps]->lost
+                   ? client->channels[ps]->transport
+                   : RPS_TRANSPORT_AUTO;
 }
 
 void

@@ -201,13 +201,11 @@ struct local_hello {
 
 static rps_status
 take_local(void *context, struct rps_channel *channel,
-        const struct rps_header *header, const uint8_t *frame,
-        size_t frame_bytes, struct rps_error *error)
+        const struct rps_message *reply, struct rps_error *error)
 {
     struct local_hello *hello = context;
 
-    return rps_hello_take(&hello->hello, hello->client, channel, header, frame,
-            frame_bytes, error);
+    return rps_hello_take(&hello->hello, hello->client, channel, reply, error);
 }
 
 rps_status
@@ -229,7 +227,7 @@ rps_connect_local(rps_client *client)
         status = rps_hello_begin(&hello.hello, client, channel, &error);
     }
     while (status == RPS_OK && !hello.hello.greeted) {
-        if (!channel->ops->arm(channel)) {
+        if (!channel->ops->arm(channel, true)) {
             struct pollfd wait = {0};
 
             wait.fd = channel->ops->watch(channel, &wait.events);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One dial: wait (back-off), resolve, connect, HELLO. Names are resolved anew
- * at each attempt, for a restarted server may have another address. What can
- * heal by waiting is tried again; what cannot (another job, another number of
- * servers) is fatal at once.
+ * One dial: wait (back-off), resolve, connect, HELLO, SHM_ATTACH. Names are
+ * resolved anew at each attempt, for a restarted server may have another
+ * address. What can heal by waiting is tried again; what cannot (another job,
+ * another number of servers) is fatal at once.
  */
 #include "client/dial.h"
 
 #include "base/hash.h"
+#include "base/text.h"
+#include "client/near.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -40,6 +42,9 @@ rps_dial_clear(struct rps_dial *dial)
     }
     rps_channel_destroy(dial->channel, false);
     dial->channel = NULL;
+    dial->near = false;
+    dial->near_tried = false;
+    rps_attach_clear(&dial->attach);
     rps_hello_finish(&dial->hello);
 }
 
@@ -74,10 +79,36 @@ rps_dial_again(struct rps_dial *dial, uint64_t now)
     dial->state = RPS_DIAL_WAIT;
 }
 
+/* AUTO: who is not reached by the Unix socket is reached by TCP. */
+static bool
+may_pass_by(const struct rps_dial *dial)
+{
+    return dial->near && dial->client->transport == RPS_TRANSPORT_AUTO;
+}
+
+static void
+pass_by(struct rps_dial *dial, const struct rps_error *why)
+{
+    free(dial->passed_by);
+    dial->passed_by = strdup(why->text);
+}
+
+static void connect_next(struct rps_dial *dial, uint64_t now);
+
 /* The channel failed on its way to a greeting. */
 static void
 dial_failed(struct rps_dial *dial, rps_status status, uint64_t now)
 {
+    if (may_pass_by(dial)) {
+        pass_by(dial, &dial->cause);
+        rps_channel_destroy(dial->channel, false);
+        dial->channel = NULL;
+        rps_hello_finish(&dial->hello);
+        rps_attach_clear(&dial->attach);
+        dial->near = false;
+        connect_next(dial, now);
+        return;
+    }
     if (status == RPS_E_AUTH) { /* a certificate was refused */
         dial->fatal = status;
         return;
@@ -119,12 +150,14 @@ greet(struct rps_dial *dial, uint64_t now)
         rps_dial_again(dial, now);
         return;
     }
-    dial->channel = rps_channel_tcp_create(
-            dial->ps, dial->address, fd, dial->client->tls);
+    dial->channel = rps_channel_stream_create(
+            dial->ps, dial->address, fd, dial->near ? NULL : dial->client->tls);
     if (dial->channel == NULL) {
         dial->fatal = rps_fail(&dial->cause, RPS_E_NOMEM, "out of memory");
         return;
     }
+    dial->channel->transport =
+            dial->near ? RPS_TRANSPORT_UNIX : RPS_TRANSPORT_TCP;
     status = rps_hello_begin(
             &dial->hello, dial->client, dial->channel, &dial->cause);
     if (status != RPS_OK) {
@@ -137,10 +170,66 @@ greet(struct rps_dial *dial, uint64_t now)
     dial->state = RPS_DIAL_HELLO;
 }
 
+/* Is this server to be asked at its Unix socket? */
+static bool
+wants_near(const struct rps_dial *dial)
+{
+    switch (dial->client->transport) {
+    case RPS_TRANSPORT_UNIX:
+    case RPS_TRANSPORT_SHM:
+        return true;
+    case RPS_TRANSPORT_AUTO: /* TLS was asked for: TCP has it */
+        return dial->client->tls == NULL && rps_near_is_own(dial->addresses);
+    default:
+        return false;
+    }
+}
+
+/* Of "host:port"; resolve.c has checked it. */
+static uint16_t
+port_of(const struct rps_dial *dial)
+{
+    const char *colon = strrchr(dial->address, ':');
+
+    return colon != NULL ? (uint16_t)strtoul(colon + 1, NULL, 10) : 0;
+}
+
+/* The way of this attempt that comes first. False: it is no way. */
+static bool
+connect_near(struct rps_dial *dial, uint64_t now)
+{
+    struct rps_error why = {{0}};
+    bool there = false;
+
+    if (dial->near_tried || !wants_near(dial)) {
+        return false;
+    }
+    dial->near_tried = true;
+    dial->fd = rps_near_connect(
+            dial->client, dial->ps, port_of(dial), &there, &why);
+    if (dial->fd >= 0) {
+        dial->near = true;
+        greet(dial, now);
+        return true;
+    }
+    if (dial->client->transport != RPS_TRANSPORT_AUTO) {
+        dial->cause = why;
+        rps_dial_again(dial, now);
+        return true;
+    }
+    if (there) {
+        pass_by(dial, &why);
+    }
+    return false;
+}
+
 /* Start on the next address of this attempt, or end the attempt. */
 static void
 connect_next(struct rps_dial *dial, uint64_t now)
 {
+    if (connect_near(dial, now)) {
+        return;
+    }
     while (dial->next != NULL) {
         struct addrinfo *to = dial->next;
         int fd = socket(
@@ -197,20 +286,61 @@ heals(rps_status status)
            status == RPS_E_UNREACHABLE;
 }
 
-/* rps_frame_fn */
+/* rps_reply_take_fn */
 static rps_status
 take_hello(void *context, struct rps_channel *channel,
-        const struct rps_header *header, const uint8_t *frame,
-        size_t frame_bytes, struct rps_error *error)
+        const struct rps_message *reply, struct rps_error *error)
 {
     struct rps_dial *dial = context;
-    rps_status status = rps_hello_take(&dial->hello, dial->client, channel,
-            header, frame, frame_bytes, error);
+    rps_status status = dial->attach.begun
+                                ? rps_attach_take(&dial->attach, reply, error)
+                                : rps_hello_take(&dial->hello, dial->client,
+                                          channel, reply, error);
 
-    if (status != RPS_OK && !heals(status)) {
+    if (status != RPS_OK && !heals(status) && !may_pass_by(dial)) {
         dial->fatal = status;
     }
     return status;
+}
+
+/* One line a client, not one a server and attempt. */
+static void
+tell_passed_by(const struct rps_dial *dial)
+{
+    rps_client *client = dial->client;
+    struct rps_text line = {0};
+
+    if (dial->passed_by == NULL || dial->near || client->told_passed_by ||
+            client->report == NULL) {
+        return;
+    }
+    client->told_passed_by = true;
+    rps_text_add(&line, "PS %u (%s) is on this host, and reached by tcp: %s",
+            dial->ps, dial->address, dial->passed_by);
+    if (line.bytes != NULL) {
+        client->report(client->report_context, line.bytes);
+    }
+    rps_text_finish(&line);
+}
+
+/* It is greeted: does it go on over this socket, or over shared memory? */
+static rps_status
+settle_transport(struct rps_dial *dial, uint64_t now)
+{
+    if (!dial->near || dial->client->transport == RPS_TRANSPORT_UNIX) {
+        return RPS_OK;
+    }
+    if (dial->attach.answered) {
+        return rps_attach_finish(&dial->attach, &dial->channel, &dial->cause);
+    }
+    if (dial->attach.begun) {
+        return RPS_OK;
+    }
+    (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE,
+            "greeted, no answer to SHM_ATTACH yet");
+    dial->at_ms = attempt_ends(dial, now, HELLO_MS_MAX);
+    return rps_attach_begin(
+            &dial->attach, dial->client, dial->channel, &dial->cause);
 }
 
 static void
@@ -222,7 +352,12 @@ move_hello(struct rps_dial *dial, uint64_t now)
     if (dial->fatal != RPS_OK) {
         return;
     }
-    if (dial->hello.greeted) {
+    if (status == RPS_OK && dial->hello.greeted) {
+        status = settle_transport(dial, now);
+    }
+    if (status == RPS_OK && dial->hello.greeted &&
+            (!dial->attach.begun || dial->attach.answered)) {
+        tell_passed_by(dial);
         rps_hello_finish(&dial->hello);
         dial->state = RPS_DIAL_DONE;
         return;
@@ -281,7 +416,8 @@ expire(struct rps_dial *dial, uint64_t now)
         (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE,
                 "connected, but no answer to HELLO in %u s",
                 HELLO_MS_MAX / 1000);
-        break;
+        dial_failed(dial, RPS_E_UNREACHABLE, now);
+        return;
     }
     rps_dial_again(dial, now);
 }
@@ -380,6 +516,7 @@ rps_dials_destroy(struct rps_dial *dials, uint32_t count)
 
     for (i = 0; dials != NULL && i < count; i++) {
         rps_dial_clear(&dials[i]);
+        free(dials[i].passed_by);
     }
     free(dials);
 }

@@ -2,13 +2,18 @@
 /*
  * A dial: one server on its way to a greeted channel, again and again.
  *
- *   WAIT (back-off) -> RESOLVE -> CONNECT -> HELLO -> DONE
- *     ^                   |          |         |
- *     +----- what can heal by waiting ---------+   else: fatal
+ *   WAIT (back-off) -> RESOLVE -> CONNECT -> HELLO [-> SHM_ATTACH] -> DONE
+ *     ^                   |          |         |             |
+ *     +----- what can heal by waiting ---------+-------------+   else: fatal
+ *
+ * A server on this host is asked at its Unix socket first, where the transport
+ * allows; with AUTO what fails there goes on at its addresses, in the same
+ * attempt.
  */
 #ifndef RPS_CLIENT_DIAL_H
 #define RPS_CLIENT_DIAL_H
 
+#include "client/channel_shm.h"
 #include "client/hello.h"
 #include "client/resolve.h"
 
@@ -16,7 +21,7 @@ enum rps_dial_state {
     RPS_DIAL_WAIT,    /* until at_ms */
     RPS_DIAL_RESOLVE, /* at most until at_ms */
     RPS_DIAL_CONNECT, /* the socket is on its way, at most until at_ms */
-    RPS_DIAL_HELLO,   /* sent, at most until at_ms */
+    RPS_DIAL_HELLO,   /* it or SHM_ATTACH is sent, at most until at_ms */
     RPS_DIAL_DONE     /* `channel` is greeted */
 };
 
@@ -34,8 +39,12 @@ struct rps_dial {
     struct rps_resolve *resolve; /* RESOLVE */
     struct addrinfo *addresses;  /* of this attempt */
     struct addrinfo *next;       /* address to try next */
+    bool near_tried;             /* in this attempt */
+    bool near;                   /* fd or channel is a Unix socket */
+    char *passed_by; /* owned: why it is not, and might have been; NULL */
     struct rps_channel *channel; /* HELLO, DONE */
     struct rps_hello hello;
+    struct rps_attach attach;
     rps_status fatal; /* waiting would not help; cause says why */
     struct rps_error cause;
     uint64_t draw; /* of the jitter */

@@ -593,21 +593,19 @@ unlink_answered(struct rps_channel *channel, struct rps_exchange **link)
     exchange_destroy(exchange);
 }
 
-/* rps_frame_fn */
+/* rps_reply_take_fn */
 static rps_status
-take_frame(void *context, struct rps_channel *channel,
-        const struct rps_header *header, const uint8_t *frame,
-        size_t frame_bytes, struct rps_error *error)
+take_reply(void *context, struct rps_channel *channel,
+        const struct rps_message *reply, struct rps_error *error)
 {
     rps_client *client = context;
+    const struct rps_header *header = &reply->header;
     struct rps_exchange **link = find_waiting(channel, header->request_id);
     struct rps_exchange *exchange = *link;
     struct rps_ticket_state *ticket;
-    struct rps_message reply;
     rps_status status;
 
-    client->traffic.received_bytes += frame_bytes;
-
+    client->traffic.received_bytes += RPS_HEADER_BYTES + header->body_bytes;
     if (exchange == NULL || (header->flags & RPS_FLAG_REPLY) == 0) {
         return rps_fail(error, RPS_E_CORRUPT,
                 "a frame that answers nothing (%s %llu)",
@@ -616,10 +614,7 @@ take_frame(void *context, struct rps_channel *channel,
     }
     status = check_header(client, exchange, header, error);
     if (status == RPS_OK) {
-        status = rps_message_open(&reply, header, frame, frame_bytes, error);
-    }
-    if (status == RPS_OK) {
-        status = take_body(exchange, channel, &reply, error);
+        status = take_body(exchange, channel, reply, error);
     }
     if (status != RPS_OK) {
         return status; /* the exchange stays: lose() ends its ticket */
@@ -664,7 +659,7 @@ rps_take_text(struct rps_exchange *exchange, const struct rps_message *reply,
 /* What to poll for; true: there is work now. *wait_ms is made shorter where
  * something is due before. */
 static bool
-watch_all(rps_client *client, uint64_t now_ms, int *wait_ms)
+watch_all(rps_client *client, bool waits, uint64_t now_ms, int *wait_ms)
 {
     bool work = false;
     uint32_t i;
@@ -680,7 +675,7 @@ watch_all(rps_client *client, uint64_t now_ms, int *wait_ms)
             rps_redial_watch(client, i, now_ms, &client->polls[i], wait_ms);
             continue;
         }
-        work |= channel->ops->arm(channel);
+        work |= channel->ops->arm(channel, waits);
         client->polls[i].fd =
                 channel->ops->watch(channel, &client->polls[i].events);
     }
@@ -694,7 +689,7 @@ move_channel(rps_client *client, struct rps_channel *channel, bool ready)
     rps_status status = RPS_OK;
 
     if (ready) {
-        status = channel->ops->move(channel, take_frame, client, &error);
+        status = channel->ops->move(channel, take_reply, client, &error);
     }
     if (status != RPS_OK) {
         cut(client, channel, status, &error);
@@ -703,18 +698,34 @@ move_channel(rps_client *client, struct rps_channel *channel, bool ready)
     }
 }
 
+static bool
+is_dialing(const rps_client *client)
+{
+    bool dialing = false;
+    uint32_t i;
+
+    for (i = 0; i < client->channel_count; i++) {
+        dialing |= client->channels[i]->down && !client->channels[i]->lost;
+    }
+    return dialing;
+}
+
 void
 rps_client_move(rps_client *client, int timeout_ms)
 {
+    const bool waits = timeout_ms != 0;
     uint64_t now_ms = rps_clock_ms();
     bool work;
     uint32_t i;
 
     rps_expire_wait(client, now_ms, &timeout_ms);
-    work = watch_all(client, now_ms, &timeout_ms);
-    /* An interrupted poll leaves revents 0: nothing moves, the caller's loop
-     * comes back. */
-    (void)poll(client->polls, client->channel_count, work ? 0 : timeout_ms);
+    work = watch_all(client, waits, now_ms, &timeout_ms);
+    /* Where there is work everybody moves, and finds out for himself; only
+     * dials are asked for. An interrupted poll leaves revents 0: nothing moves,
+     * the caller's loop comes back. */
+    if (!work || is_dialing(client)) {
+        (void)poll(client->polls, client->channel_count, work ? 0 : timeout_ms);
+    }
     now_ms = rps_clock_ms();
     for (i = 0; i < client->channel_count; i++) {
         struct rps_channel *channel = client->channels[i];

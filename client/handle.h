@@ -37,9 +37,12 @@ struct rps_client {
     bool checkpoint_read_only; /* embedded */
     uint64_t job_seed;
     uint64_t client_id;
-    struct rps_secret token;     /* length 0: none */
-    struct rps_tls_context *tls; /* NULL: plain */
-    bool body_checksum;          /* of requests, and asked of replies */
+    struct rps_secret token;      /* length 0: none */
+    struct rps_tls_context *tls;  /* NULL: plain */
+    enum rps_transport transport; /* as asked for */
+    char *unix_dir;               /* NULL: the default */
+    bool told_passed_by;          /* that a near server is reached by TCP */
+    bool body_checksum;           /* of requests, and asked of replies */
     uint32_t connect_timeout_ms;
     uint32_t request_timeout_ms;
     uint32_t reconnect_timeout_ms; /* 0: a lost connection stays lost */

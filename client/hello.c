@@ -290,11 +290,10 @@ take_hello(struct rps_hello *hello, const rps_client *client,
 
 rps_status
 rps_hello_take(struct rps_hello *hello, rps_client *client,
-        struct rps_channel *channel, const struct rps_header *header,
-        const uint8_t *frame, size_t frame_bytes, struct rps_error *error)
+        struct rps_channel *channel, const struct rps_message *reply,
+        struct rps_error *error)
 {
-    struct rps_message reply;
-    rps_status status;
+    const struct rps_header *header = &reply->header;
 
     if ((header->flags & RPS_FLAG_REPLY) == 0 ||
             header->opcode != hello->opcode ||
@@ -302,14 +301,10 @@ rps_hello_take(struct rps_hello *hello, rps_client *client,
         return rps_fail(error, RPS_E_CORRUPT, "answers %s with %s",
                 rps_opcode_str(hello->opcode), rps_opcode_str(header->opcode));
     }
-    status = rps_message_open(&reply, header, frame, frame_bytes, error);
-    if (status != RPS_OK) {
-        return status;
-    }
     if (header->status < 0) {
-        return refusal(&reply, error);
+        return refusal(reply, error);
     }
     return header->opcode == RPS_OP_AUTH
-                   ? take_auth(hello, client, channel, &reply, error)
-                   : take_hello(hello, client, channel, &reply, error);
+                   ? take_auth(hello, client, channel, reply, error)
+                   : take_hello(hello, client, channel, reply, error);
 }

@@ -33,7 +33,7 @@ rps_status rps_hello_begin(struct rps_hello *hello, rps_client *client,
  * makes no sense.
  */
 rps_status rps_hello_take(struct rps_hello *hello, rps_client *client,
-        struct rps_channel *channel, const struct rps_header *header,
-        const uint8_t *frame, size_t frame_bytes, struct rps_error *error);
+        struct rps_channel *channel, const struct rps_message *reply,
+        struct rps_error *error);
 
 #endif /* RPS_CLIENT_HELLO_H */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An epoll descriptor that holds every socket, an eventfd that is readable
- * while a ticket is done that nobody has collected, and a timer of what is
- * due: the next attempt of a dial, a deadline.
+ * while a ticket is done that nobody has collected, or a channel has something
+ * that no socket shows, and a timer of what is due: the next attempt of a dial,
+ * a deadline.
  */
 #include "client/watch.h"
 
@@ -164,6 +165,7 @@ rps_client_rewatch(const rps_client *client)
 {
     struct rps_watch *watch = client->watch;
     const struct rps_ticket_state *ticket = client->tickets;
+    bool work = false;
     const uint64_t now_ms = watch->epoll_fd >= 0 ? rps_clock_ms() : 0;
     int wait_ms = -1;
     uint32_t i;
@@ -179,13 +181,14 @@ rps_client_rewatch(const rps_client *client)
             rewatch_dial(client, i, now_ms, &wait_ms);
         } else if (!channel->lost) {
             rewatch_channel(watch, channel, i);
+            work |= channel->ops->arm(client->channels[i], false);
         }
     }
     rewatch_timer(watch, wait_ms);
     while (ticket != NULL && !ticket->done) {
         ticket = ticket->next;
     }
-    rewatch_done(watch, ticket != NULL);
+    rewatch_done(watch, ticket != NULL || work);
 }
 
 static bool

@@ -47,6 +47,8 @@
   X(RPS_SCOPE_JOB, tls_key, STRING, "", "", "", "PEM file with its key, for the owner alone to read") \
   X(RPS_SCOPE_JOB, tls_ca, STRING, "", "", "", "PEM file with the CA of the peers' certificates; a client with one speaks TLS only, a server wants certificates") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, tls_clients, CHOICE, "verify", "", "verify|any", "verify: a server with tls_ca asks clients for certificates; any: it asks for none, so that one set of options suits all members") \
+  X(RPS_SCOPE_JOB, unix_dir, STRING, "", "", "", "folder of the servers' Unix sockets, for the owner alone; empty: $XDG_RUNTIME_DIR/recps, else /tmp/recps-UID; off: none") \
+  X(RPS_SCOPE_TRAIN | RPS_SCOPE_TOOL | RPS_SCOPE_LAUNCH, transport, CHOICE, "auto", "", "auto|tcp|unix|shm|local", "how servers are reached; auto: shared memory on this host, else TCP; in process where there is no cluster") \
   X(RPS_SCOPE_JOB, log_level, CHOICE, "info", "", "debug|info|warn|error", "least severe line that is logged") \
   X(RPS_SCOPE_JOB, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
   X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \
@@ -61,6 +63,7 @@
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, buffers_max, BYTES, "1GiB", "bytes", "64MiB..1TiB", "memory of connections: requests that come in, replies that are not taken yet; nothing large is read beyond that") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, client_ttl, SECONDS, "86400", "s", "1..31536000", "a client without a connection is forgotten after this long") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, start_from, CHOICE, "empty", "", "empty|newest", "tables at the start: none, or those of the newest complete checkpoint") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, shm_ring, BYTES, "4MiB", "bytes", "64KiB..1GiB", "shared memory of a connection in each direction; rounded up to a power of two") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together, 8MiB at least; 0: no limit") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, numa, CHOICE, "off", "", "off|interleave|bind", "where memory of tables lies: off, as it comes; over all nodes; or on that of the asking thread") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_delay, SECONDS, "2", "s", "0..3600", "how long new connections are still served after SIGTERM; on the loopback 0, if it is not given") \

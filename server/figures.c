@@ -155,7 +155,7 @@ rps_service_figures_read(struct rps_service *service, uint32_t wait_ms,
     figures->incarnation = service->incarnation;
     figures->step = number(&service->step);
     figures->epoch = atomic_load(&service->epoch);
-    figures->memory_used = number(&service->budget.used);
+    figures->memory_used = rps_service_tables_bytes(service);
     figures->memory_limit = service->options.memory_limit;
     figures->late = number(&service->late);
     figures->uncounted = number(&service->dropped);

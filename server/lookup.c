@@ -78,8 +78,9 @@ begin_answer(struct rps_request *request, struct rps_builder *builder,
                     &request->message->header, rps_parts_status(parts));
 
     /* c is read before the rows: in async they may be newer, never older */
-    rps_builder_begin(
-            builder, &header, (uint32_t)answer_sections(parts, with_positions));
+    rps_builder_begin_in(builder, &header,
+            (uint32_t)answer_sections(parts, with_positions),
+            request->session->memory);
 }
 
 static rps_status

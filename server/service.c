@@ -249,6 +249,32 @@ rps_service_destroy(struct rps_service *service)
     free(service);
 }
 
+bool
+rps_service_take_memory(struct rps_service *service, uint64_t bytes)
+{
+    if (!rps_budget_take(&service->budget, bytes)) {
+        return false;
+    }
+    atomic_fetch_add(&service->held, bytes);
+    return true;
+}
+
+void
+rps_service_give_memory(struct rps_service *service, uint64_t bytes)
+{
+    atomic_fetch_sub(&service->held, bytes);
+    rps_budget_give(&service->budget, bytes);
+}
+
+uint64_t
+rps_service_tables_bytes(const struct rps_service *service)
+{
+    const uint64_t held = atomic_load(&service->held);
+    const uint64_t used = atomic_load(&service->budget.used);
+
+    return used > held ? used - held : 0;
+}
+
 void
 rps_service_count_buffers(struct rps_service *service, int64_t bytes)
 {

@@ -79,6 +79,23 @@ void rps_service_destroy(struct rps_service *service);
 struct rps_session *rps_session_open(
         struct rps_service *service, const char *peer);
 
+/** How its peer is reached, for STAT; TCP at first. Threads: the session's. */
+void rps_session_set_transport(
+        struct rps_session *session, enum rps_transport transport);
+
+/**
+ * Where answers with rows may be built while a request of the session is
+ * handled; NULL: on the heap. Such a frame is not the taker's to free().
+ * Threads: the session's.
+ */
+void rps_session_set_memory(
+        struct rps_session *session, struct rps_frame_memory *memory);
+
+/** Take bytes of the server's memory limit for something that is no table, or
+ * give them back. false: it would be exceeded. Threads: any. */
+bool rps_service_take_memory(struct rps_service *service, uint64_t bytes);
+void rps_service_give_memory(struct rps_service *service, uint64_t bytes);
+
 /**
  * The connection is gone: parked requests of the session get no reply any
  * more once this returns, and a member without `leave` counts as lost. Waits

@@ -48,6 +48,7 @@ rps_session_open(struct rps_service *service, const char *peer)
     }
     session->service = service;
     session->rank = RPS_NO_RANK;
+    session->transport = RPS_TRANSPORT_TCP;
     pthread_mutex_lock(&service->lock);
     session->next = service->sessions;
     if (session->next != NULL) {
@@ -57,6 +58,22 @@ rps_session_open(struct rps_service *service, const char *peer)
     service->session_count++;
     pthread_mutex_unlock(&service->lock);
     return session;
+}
+
+void
+rps_session_set_transport(
+        struct rps_session *session, enum rps_transport transport)
+{
+    pthread_mutex_lock(&session->service->lock);
+    session->transport = transport;
+    pthread_mutex_unlock(&session->service->lock);
+}
+
+void
+rps_session_set_memory(
+        struct rps_session *session, struct rps_frame_memory *memory)
+{
+    session->memory = memory;
 }
 
 static void

@@ -99,6 +99,13 @@ typedef struct rps_client_options {
     /** Not 0: the body of each request has a checksum (XXH3_64), and so has
      * each reply's; a wrong one costs the connection. 0. */
     int body_checksum;
+    /** AUTO: without a cluster LOCAL; SHM for a server whose address is this
+     * host's and whose Unix socket is there, if no tls_ca is given; else TCP.
+     * UNIX and SHM speak no TLS: the kernel says who the peer is. */
+    enum rps_transport transport;
+    /** Folder of the servers' Unix sockets; NULL: $XDG_RUNTIME_DIR/recps, else
+     * /tmp/recps-UID; "off": none is looked for. */
+    const char *unix_dir;
 } rps_client_options;
 
 /** What a server lost of this client. */
@@ -334,6 +341,23 @@ RPS_API uint32_t rps_server_count(const rps_client *client);
  */
 RPS_API RPS_NODISCARD rps_status rps_client_rolled_back(
         rps_client *client, uint32_t ps, rps_rollback *out);
+
+/**
+ * How this client reaches a server: never AUTO, unless there is no such
+ * server or client, or its connection is lost.
+ *
+ * Threads: the client's.
+ */
+RPS_API enum rps_transport rps_server_transport(
+        const rps_client *client, uint32_t ps);
+
+/**
+ * "auto", "tcp", "unix", "shm" or "local".
+ *
+ * Owns:    returns static storage; never NULL, also for unknown values.
+ * Threads: any.
+ */
+RPS_API const char *rps_transport_str(enum rps_transport transport);
 
 /**
  * Open a table, creating it where it is not there yet, on every PS. A name

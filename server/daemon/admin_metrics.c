@@ -11,6 +11,8 @@
 #include "server/daemon/process.h"
 #include "server/daemon/version.h"
 
+#include <recps/client.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -183,9 +185,21 @@ add_connections(struct rps_text *text, const struct rps_view *view,
         const struct rps_service_figures *figures)
 {
     static const char queue[] = "recps_queue_depth";
+    static const char over[] = "recps_transport_connections";
 
     rps_gauge(text, "recps_connections", "Connections that are open.",
             (double)atomic_load(&view->shared->connections));
+    rps_family(text, over, "gauge", "Of them, by how frames reach us.");
+    for (int i = RPS_TRANSPORT_TCP; i <= RPS_TRANSPORT_SHM; i++) {
+        char label[32];
+
+        snprintf(label, sizeof(label), "transport=\"%s\"",
+                rps_transport_str((enum rps_transport)i));
+        rps_sample(text, over, label, RPS_LOOPS_SUM(view, open[i]));
+    }
+    rps_gauge(text, "recps_shm_bytes",
+            "Memory shared with clients; part of the memory limit.",
+            (double)RPS_LOOPS_SUM(view, ring_bytes));
     rps_gauge(text, "recps_connections_limit", "The option connections_max.",
             (double)view->shared->connections_max);
     rps_counter(text, "recps_connections_accepted_total",

@@ -27,8 +27,9 @@
 #define RPS_CONN_TURN_FRAMES   32u         /* then the others get a turn */
 #define RPS_CONN_KEEP_BYTES    (1u << 20)  /* input buffer kept when idle */
 
-/** Takes fd. false: no memory, fd is closed. */
-bool rps_conn_open(struct rps_loop *loop, int fd, const char *peer);
+/** Takes fd; near: a Unix socket, which speaks no TLS. false: no memory, fd is
+ * closed. */
+bool rps_conn_open(struct rps_loop *loop, int fd, const char *peer, bool near);
 
 /** HELLO was answered OK: it is no greeter any more. Twice is fine. */
 void rps_conn_greeted(struct rps_conn *conn);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection's state, for its four files: conn_in.c takes bytes apart
+ * A connection's state, for its files: conn_in.c takes bytes apart
  * into frames and has them served, conn_out.c queues and sends replies,
- * conn_stats.c times them, conn.c has its events, its life and its end.
+ * conn_stats.c times them, conn_ring.c is for those that share memory, conn.c
+ * has its events, its life and its end.
  */
 #ifndef RPS_SERVER_DAEMON_CONN_IMPL_H
 #define RPS_SERVER_DAEMON_CONN_IMPL_H
@@ -34,6 +35,8 @@ struct rps_waiting {
     uint64_t since_ns;
 };
 
+struct rps_conn_ring;
+
 struct rps_conn {
     struct rps_conn *previous; /* the loop's list */
     struct rps_conn *next;
@@ -46,6 +49,9 @@ struct rps_conn {
     struct event timer; /* HELLO, then the end of LINGERING */
     int fd;
     struct rps_tls *tls; /* NULL: plain */
+    bool near;           /* fd is a Unix socket */
+    enum rps_transport transport;
+    struct rps_conn_ring *ring; /* NULL: frames go over fd */
     enum rps_conn_state state;
     atomic_bool broken;     /* any thread: a reply was lost, close */
     atomic_bool superseded; /* any thread: its client came again, close */
@@ -112,6 +118,17 @@ void rps_conn_lose(struct rps_conn *conn, const char *event, const char *why);
 /** The same, but what it was told is sent before it is closed. */
 void rps_conn_refuse(struct rps_conn *conn, const char *event, const char *why);
 
+/** Serve what has come, a while. Then settle. */
+void rps_conn_take_turn(struct rps_conn *conn);
+
+/** The one place where a connection changes state or ends; the last thing that
+ * any callback does with it. */
+void rps_conn_settle(struct rps_conn *conn);
+
+/** How its frames go from here on, for those who count. */
+void rps_conn_set_transport(
+        struct rps_conn *conn, enum rps_transport transport);
+
 /* conn_in.c */
 
 /** May the next request be read? */
@@ -136,6 +153,9 @@ void rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes);
 
 /** Send what the socket takes. */
 void rps_conn_flush(struct rps_conn *conn);
+
+/** n bytes of the unsent replies are sent. */
+void rps_conn_sent(struct rps_conn *conn, size_t n);
 
 void rps_conn_free_out(struct rps_conn *conn);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "server/daemon/conn_impl.h"
+#include "server/daemon/conn_ring.h"
 #include "server/daemon/peer_log.h"
 
 #include <errno.h>
@@ -120,10 +121,13 @@ look_for_plain(struct rps_conn *conn)
     return n;
 }
 
-/* recv(2), or what TLS has of it. */
+/* recv(2), or what TLS or the ring has of it. */
 static ssize_t
 receive(struct rps_conn *conn, void *bytes, size_t n)
 {
+    if (conn->ring != NULL) {
+        return rps_conn_ring_receive(conn, bytes, n);
+    }
     if (conn->tls != NULL && !conn->looked) {
         ssize_t seen = look_for_plain(conn);
 
@@ -140,6 +144,11 @@ rps_conn_note_backlog(struct rps_conn *conn)
 {
     int bytes = 0;
 
+    if (conn->ring != NULL && conn->backlog == 0) {
+        conn->backlog = rps_conn_ring_backlog(conn);
+        conn->backlog_ns = rps_clock_ns();
+        return;
+    }
     if (conn->backlog == 0 && conn->tls == NULL &&
             ioctl(conn->fd, FIONREAD, &bytes) == 0 && bytes > 0) {
         conn->backlog = (size_t)bytes;
@@ -261,6 +270,9 @@ rps_conn_serve(struct rps_conn *conn)
     } else if ((status = rps_message_open(&message, &conn->header, conn->in,
                         conn->frame_bytes, &error)) != RPS_OK) {
         rps_conn_lose(conn, "bad_frame", error.text);
+    } else if (conn->header.opcode == RPS_OP_SHM_ATTACH &&
+               conn->state == RPS_CONN_SERVING) {
+        rps_conn_attach(conn);
     } else {
         if (conn->header.opcode == RPS_OP_HELLO) {
             event_del(&conn->timer);

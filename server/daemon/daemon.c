@@ -140,32 +140,48 @@ write_port_file(const char *path, uint16_t port)
     return RPS_EXIT_OK;
 }
 
+static uint32_t
+own_index(const struct rps_cluster *cluster)
+{
+    return cluster->role == RPS_ROLE_PS ? cluster->index : 0;
+}
+
 /* A port in use is often ours, on its way out: it is tried for a while. */
+/* INVAL is about the address; else it is the Unix socket's folder. */
+static int
+listen_failed(const struct rps_options *options, rps_status status,
+        const struct rps_error *error)
+{
+    const bool bound = options->bind != NULL && options->bind[0] != '\0';
+    const bool of_bind = bound && status == RPS_E_INVAL;
+
+    rps_log_status(RPS_LOG_ERROR, "listen_failed", status, "%s%s",
+            of_bind ? "--bind: " : "", error->text);
+    return of_bind || status != RPS_E_INVAL ? RPS_EXIT_USAGE : RPS_EXIT_CONFIG;
+}
+
 static int
 open_listener(struct rps_daemon *daemon, const struct rps_listen_plan *plan)
 {
     struct rps_error error = {.text = ""};
+    const struct rps_unix_plan unix_plan = {
+            .unix_dir = daemon->options->unix_dir,
+            .job_id = daemon->options->job_id,
+            .ps = own_index(&daemon->options->cluster),
+    };
     uint64_t give_up = rps_clock_ms() + RPS_BIND_WAIT_MS;
     bool said = false;
 
     for (;;) {
-        rps_status status = rps_listener_open(&daemon->listener, plan, &error);
+        rps_status status =
+                rps_listener_open(&daemon->listener, plan, &unix_plan, &error);
         int signal_number;
 
         if (status == RPS_OK) {
             return RPS_EXIT_OK;
         }
         if (status != RPS_E_RETRY_LATER) {
-            rps_log_status(RPS_LOG_ERROR, "listen_failed", status, "%s%s",
-                    daemon->options->bind != NULL &&
-                                    daemon->options->bind[0] != '\0'
-                            ? "--bind: "
-                            : "",
-                    error.text);
-            return daemon->options->bind != NULL &&
-                                   daemon->options->bind[0] != '\0'
-                           ? RPS_EXIT_USAGE
-                           : RPS_EXIT_CONFIG;
+            return listen_failed(daemon->options, status, &error);
         }
         if (rps_clock_ms() >= give_up) {
             rps_log(RPS_LOG_ERROR, "port_in_use",
@@ -220,7 +236,7 @@ create_service(struct rps_daemon *daemon)
     const struct rps_cluster *cluster = &options->cluster;
     struct rps_error error = {.text = ""};
     struct rps_service_options settings = {
-            .ps_index = cluster->role == RPS_ROLE_PS ? cluster->index : 0,
+            .ps_index = own_index(cluster),
             .ps_count = cluster->ps_count > 0 ? cluster->ps_count : 1,
             .job_id = options->job_id,
             .job_seed = options->job_seed,
@@ -327,6 +343,7 @@ say_started(const struct rps_daemon *daemon)
     const struct rps_options *options = daemon->options;
     const struct rps_cluster *cluster = &options->cluster;
     const char *dir = checkpoint_dir(options);
+    const char *unix_path = rps_listener_unix_path(daemon->listener);
     const char *chief = "none";
 
     if (cluster->chief_address != NULL) {
@@ -338,12 +355,13 @@ say_started(const struct rps_daemon *daemon)
             "address=%s role=%s index=%" PRIu32 " n_ps=%" PRIu32
             " chief=%s own_address=%s fingerprint=%016" PRIx64
             " job_id=%s checkpoint_dir=%s loops=%" PRIu32
-            " auth=%s admin=%s version=%s",
+            " auth=%s unix=%s admin=%s version=%s",
             rps_listener_text(daemon->listener), rps_role_str(cluster->role),
             cluster->index, cluster->ps_count, chief,
             cluster->own_address != NULL ? cluster->own_address : "none",
             cluster->fingerprint, options->job_id, dir != NULL ? dir : "none",
             daemon->loop_count, rps_access_str(&daemon->access),
+            unix_path != NULL ? unix_path : "off",
             daemon->admin != NULL ? rps_admin_address(daemon->admin) : "off",
             RPS_VERSION);
 }
@@ -711,6 +729,8 @@ rps_daemon_run(const struct rps_options *options, rps_reread_fn *reread)
     raise_file_limit(options->connections_max);
     rps_huge_pages_check(RPS_HUGE_PAGES_SETTING);
     daemon.shared.access = &daemon.access;
+    daemon.shared.ring_bytes = options->shm_ring;
+    daemon.shared.memory_limit = options->memory_limit;
     daemon.shared.connections_max =
             options->connections_max < UINT32_MAX - RPS_CONN_SURPLUS_MAX
                     ? (uint32_t)options->connections_max

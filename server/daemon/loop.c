@@ -28,6 +28,7 @@ struct mail {
     struct mail *next;
     enum mail_kind kind;
     int fd;                /* SOCKET */
+    bool near;             /* SOCKET: a Unix one */
     char peer[PEER_BYTES]; /* SOCKET */
     struct rps_conn *conn; /* REPLY */
     uint8_t *frame;        /* REPLY, owned */
@@ -52,6 +53,7 @@ struct rps_loop {
 
     /* loop thread only */
     struct rps_conn *conns;
+    uint32_t rings;
     struct rps_greeters greeters;
     struct rps_loop_memory memory;
     struct mail drain_mail; /* so that neither needs memory when it is due */
@@ -99,6 +101,12 @@ rps_loop_conns(struct rps_loop *loop)
     return &loop->conns;
 }
 
+uint32_t *
+rps_loop_rings(struct rps_loop *loop)
+{
+    return &loop->rings;
+}
+
 struct rps_loop_memory *
 rps_loop_memory(struct rps_loop *loop)
 {
@@ -137,7 +145,7 @@ post(struct rps_loop *loop, struct mail *mail)
 }
 
 void
-rps_loop_give(struct rps_loop *loop, int fd, const char *peer)
+rps_loop_give(struct rps_loop *loop, int fd, const char *peer, bool near)
 {
     struct rps_loops_shared *shared = loop->shared;
     struct mail *mail = NULL;
@@ -158,6 +166,7 @@ rps_loop_give(struct rps_loop *loop, int fd, const char *peer)
     }
     mail->kind = MAIL_SOCKET;
     mail->fd = fd;
+    mail->near = near;
     strncpy(mail->peer, peer, sizeof(mail->peer) - 1);
     post(loop, mail);
 }
@@ -311,7 +320,7 @@ welcome(struct rps_loop *loop, const struct mail *mail)
         atomic_fetch_sub(&loop->shared->connections, 1);
         return;
     }
-    if (!rps_conn_open(loop, mail->fd, mail->peer)) {
+    if (!rps_conn_open(loop, mail->fd, mail->peer, mail->near)) {
         rps_peer_log_of(
                 mail->peer, RPS_LOG_WARN, "connection_dropped", "no memory");
     }

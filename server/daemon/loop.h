@@ -36,6 +36,8 @@ struct rps_loops_shared {
     atomic_uint connections;         /* open, surplus ones included */
     _Atomic uint64_t turned_away;    /* closed before a loop had them */
     const char *_Atomic stop_reason; /* before rps_loop_drain() */
+    uint64_t ring_bytes;             /* shm_ring: of a ring in shared memory */
+    uint64_t memory_limit;           /* 0: none */
     int drained_fd; /* eventfd: each loop adds 1 when drained */
 };
 
@@ -45,9 +47,9 @@ rps_status rps_loop_start(struct rps_loop **loop_out, uint32_t index,
 
 /**
  * A new connection for this loop, which owns fd from here on. `peer` is
- * copied. Threads: any.
+ * copied; near: a Unix socket. Threads: any.
  */
-void rps_loop_give(struct rps_loop *loop, int fd, const char *peer);
+void rps_loop_give(struct rps_loop *loop, int fd, const char *peer, bool near);
 
 /**
  * Finish the requests in hand, refuse new ones, then say so on drained_fd.
@@ -100,6 +102,9 @@ bool rps_loop_is_short(struct rps_loop *loop);
 
 /** The list of the loop's connections. Threads: the loop's. */
 struct rps_conn **rps_loop_conns(struct rps_loop *loop);
+
+/** Its connections with a ring. Threads: the loop's. */
+uint32_t *rps_loop_rings(struct rps_loop *loop);
 
 /** Its connections that have not said HELLO, a queue. Threads: the loop's. */
 struct rps_greeters {

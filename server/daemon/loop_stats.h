@@ -16,6 +16,7 @@
 #include "proto/frame.h"
 
 #include <recps/status.h>
+#include <recps/types.h>
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -62,6 +63,8 @@ struct rps_loop_stats {
     _Atomic uint64_t sent_bytes;
     _Atomic uint64_t accepted; /* connections */
     _Atomic uint64_t refused[RPS_REFUSED_COUNT];
+    _Atomic uint64_t open[RPS_TRANSPORT_COUNT]; /* connections, now */
+    _Atomic uint64_t ring_bytes;   /* shared memory of connections, now */
     _Atomic uint64_t pending;      /* requests without an answer, now */
     _Atomic uint64_t parked;       /* of them, those that wait for others */
     _Atomic uint64_t unsent_bytes; /* of replies, now */
