@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/bags.h"
 
+#include "proto/value.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,19 +119,24 @@ larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* The largest of what a piece takes: in its request, its reply, as floats. */
+/* The largest of what a piece takes: in its request, its reply, as floats; and
+ * of what it adds up as much as is to RPS_BAG_FLOATS_MAX as that is to a
+ * frame. */
 static size_t
 bytes_of(const struct planning *p, const struct rps_bag_piece *piece)
 {
+    const size_t dim = p->batch->table->spec.dim;
     const size_t rows = piece->entry_count * p->row_bytes;
-    const size_t floats = (size_t)piece->key_count * p->batch->table->spec.dim *
-                          sizeof(float);
+    const size_t floats = piece->key_count * dim * sizeof(float);
+    const size_t added = piece->occurrence_count * dim /
+                         (RPS_BAG_FLOATS_MAX / RPS_BODY_BYTES_MAX);
     const size_t request =
             piece->key_count * KEY_BYTES +
             ((size_t)piece->occurrence_count + piece->entry_count + 1) *
                     PLACE_BYTES;
 
-    return larger(floats, p->push ? request + rows : larger(request, rows));
+    return larger(larger(floats, added),
+            p->push ? request + rows : larger(request, rows));
 }
 
 static struct rps_bag_piece *

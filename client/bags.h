@@ -16,7 +16,7 @@ struct rps_bag_piece {
     uint32_t key_first, key_count;
     uint32_t occurrence_first, occurrence_count;
     uint32_t entry_first, entry_count;
-    size_t bytes; /* of the request, the reply or its rows as floats */
+    size_t bytes; /* of a frame's: by request, reply, floats, sums */
 };
 
 #define RPS_ENTRY_FIRST UINT32_MAX

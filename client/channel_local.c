@@ -75,8 +75,8 @@ take_reply(void *context, uint8_t *frame, size_t frame_bytes)
 }
 
 static rps_status
-local_send(struct rps_channel *channel, uint8_t *frame, size_t frame_bytes,
-        struct rps_error *error)
+local_send(struct rps_channel *channel, const uint8_t *frame,
+        size_t frame_bytes, struct rps_error *error)
 {
     struct local *local = local_of(channel);
     struct rps_header header;
@@ -89,7 +89,6 @@ local_send(struct rps_channel *channel, uint8_t *frame, size_t frame_bytes,
     if (status == RPS_OK) {
         rps_service_handle(local->session, &message, take_reply, local);
     }
-    free(frame);
     return status;
 }
 
@@ -119,7 +118,23 @@ drain_event(struct local *local)
 }
 
 static rps_status
-local_move(struct rps_channel *channel, rps_frame_fn *take, void *context,
+give(struct local *local, const struct reply *reply, rps_reply_take_fn *take,
+        void *context, struct rps_error *error)
+{
+    struct rps_header header;
+    struct rps_message message;
+    rps_status status = rps_header_decode(reply->frame, &header, error);
+
+    if (status == RPS_OK) {
+        status = rps_message_open(
+                &message, &header, reply->frame, reply->frame_bytes, error);
+    }
+    return status == RPS_OK ? take(context, &local->base, &message, error)
+                            : status;
+}
+
+static rps_status
+local_move(struct rps_channel *channel, rps_reply_take_fn *take, void *context,
         struct rps_error *error)
 {
     struct local *local = local_of(channel);
@@ -131,15 +146,10 @@ local_move(struct rps_channel *channel, rps_frame_fn *take, void *context,
     replies = pop_all(local, &starved);
     while (replies != NULL) {
         struct reply *reply = replies;
-        struct rps_header header;
 
         replies = reply->next;
         if (status == RPS_OK) {
-            status = rps_header_decode(reply->frame, &header, error);
-        }
-        if (status == RPS_OK) {
-            status = take(context, channel, &header, reply->frame,
-                    reply->frame_bytes, error);
+            status = give(local, reply, take, context, error);
         }
         free(reply->frame);
         free(reply);
@@ -152,7 +162,7 @@ local_move(struct rps_channel *channel, rps_frame_fn *take, void *context,
 }
 
 static bool
-local_arm(struct rps_channel *channel)
+local_arm(struct rps_channel *channel, bool waits)
 {
     struct local *local = local_of(channel);
     bool work;
@@ -247,6 +257,7 @@ open_service(struct local *local, const struct rps_local_options *options,
     if (local->session == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "out of memory");
     }
+    rps_session_set_transport(local->session, RPS_TRANSPORT_LOCAL);
     return RPS_OK;
 }
 
@@ -263,6 +274,7 @@ rps_channel_local_create(struct rps_channel **channel_out,
         return rps_fail(error, RPS_E_NOMEM, "out of memory");
     }
     local->base.ops = &local_ops;
+    local->base.transport = RPS_TRANSPORT_LOCAL;
     local->tail = &local->replies;
     local->base.address = strdup("in process");
     local->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

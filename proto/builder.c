@@ -17,6 +17,35 @@ align_up(size_t n)
     return (n + RPS_MESSAGE_ALIGN - 1) & ~(size_t)(RPS_MESSAGE_ALIGN - 1);
 }
 
+/* The heap's; what was lent goes back by itself. */
+static void
+drop_frame(struct rps_builder *builder)
+{
+    if (!builder->lent) {
+        free(builder->frame);
+    }
+    builder->lent = false;
+}
+
+/* Grows where the frame lies, or begins there: nothing moves. */
+static bool
+grow_lent(struct rps_builder *builder, size_t length)
+{
+    uint8_t *frame =
+            builder->memory != NULL && (builder->lent || builder->frame == NULL)
+                    ? builder->memory->room(builder->memory, length)
+                    : NULL;
+
+    if (frame == NULL) {
+        return false;
+    }
+    assert(builder->frame == NULL || builder->frame == frame);
+    builder->frame = frame;
+    builder->lent = true;
+    builder->capacity = length;
+    return true;
+}
+
 /* Grows the frame to `length` bytes; what is new is zero. */
 static bool
 builder_grow(struct rps_builder *builder, size_t length)
@@ -28,7 +57,7 @@ builder_grow(struct rps_builder *builder, size_t length)
         builder->failed = RPS_E_LIMIT;
         return false;
     }
-    if (length > capacity) {
+    if (length > capacity && !grow_lent(builder, length)) {
         capacity = capacity * 2 > length ? capacity * 2 : length;
         frame = aligned_alloc(RPS_MESSAGE_ALIGN, align_up(capacity));
         if (frame == NULL) {
@@ -38,7 +67,7 @@ builder_grow(struct rps_builder *builder, size_t length)
         if (builder->length > 0) {
             memcpy(frame, builder->frame, builder->length);
         }
-        free(builder->frame);
+        drop_frame(builder);
         builder->frame = frame;
         builder->capacity = align_up(capacity);
     }
@@ -49,12 +78,20 @@ void
 rps_builder_begin(struct rps_builder *builder, const struct rps_header *header,
         uint32_t sections)
 {
+    rps_builder_begin_in(builder, header, sections, NULL);
+}
+
+void
+rps_builder_begin_in(struct rps_builder *builder,
+        const struct rps_header *header, uint32_t sections,
+        struct rps_frame_memory *memory)
+{
     const size_t start = RPS_HEADER_BYTES + COUNTS_BYTES +
                          (size_t)sections * RPS_SECTION_BYTES;
 
     assert(sections <= RPS_SECTIONS_MAX);
-    *builder =
-            (struct rps_builder){.header = *header, .sections_max = sections};
+    *builder = (struct rps_builder){
+            .header = *header, .sections_max = sections, .memory = memory};
     if (builder_grow(builder, start)) {
         memset(builder->frame, 0, start);
         builder->length = start;
@@ -149,7 +186,7 @@ rps_builder_end(
 void
 rps_builder_finish(struct rps_builder *builder)
 {
-    free(builder->frame);
+    drop_frame(builder);
     *builder = (struct rps_builder){0};
 }
 

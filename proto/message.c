@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "proto/value.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,9 +127,11 @@ check_body(const struct rps_header *header, const uint8_t *frame,
     return RPS_OK;
 }
 
-rps_status
-rps_message_open(struct rps_message *message, const struct rps_header *header,
-        const uint8_t *frame, size_t frame_bytes, struct rps_error *error)
+/* table: where the sections are copied to; NULL: used where they lie. */
+static rps_status
+open_frame(struct rps_message *message, const struct rps_header *header,
+        const uint8_t *frame, size_t frame_bytes, struct rps_section *table,
+        struct rps_error *error)
 {
     uint32_t counts[2] = {0, 0};
     size_t arrays_start = 0;
@@ -144,6 +147,8 @@ rps_message_open(struct rps_message *message, const struct rps_header *header,
                 header->body_bytes);
     }
     memcpy(counts, frame + RPS_HEADER_BYTES, sizeof(counts));
+    /* what is checked is the copy: no second look at the frame */
+    atomic_signal_fence(memory_order_seq_cst);
     arrays_start = RPS_HEADER_BYTES + COUNTS_BYTES +
                    (size_t)counts[0] * RPS_SECTION_BYTES;
     if (counts[0] > RPS_SECTIONS_MAX || counts[1] != 0 ||
@@ -154,6 +159,11 @@ rps_message_open(struct rps_message *message, const struct rps_header *header,
                 counts[0], RPS_SECTIONS_MAX);
     }
     message->sections = (const void *)(frame + RPS_HEADER_BYTES + COUNTS_BYTES);
+    if (table != NULL) {
+        memcpy(table, message->sections, counts[0] * sizeof(*table));
+        atomic_signal_fence(memory_order_seq_cst);
+        message->sections = table;
+    }
     message->section_count = counts[0];
     for (uint32_t i = 0; i < counts[0] && status == RPS_OK; i++) {
         status = check_section(
@@ -163,6 +173,21 @@ rps_message_open(struct rps_message *message, const struct rps_header *header,
         message->section_count = 0;
     }
     return status;
+}
+
+rps_status
+rps_message_open(struct rps_message *message, const struct rps_header *header,
+        const uint8_t *frame, size_t frame_bytes, struct rps_error *error)
+{
+    return open_frame(message, header, frame, frame_bytes, NULL, error);
+}
+
+rps_status
+rps_message_open_shared(struct rps_message *message,
+        const struct rps_header *header, const uint8_t *frame,
+        size_t frame_bytes, struct rps_section *table, struct rps_error *error)
+{
+    return open_frame(message, header, frame, frame_bytes, table, error);
 }
 
 const void *

@@ -16,6 +16,7 @@
 #include <recps/client.h>
 #include <recps/types.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -68,6 +69,15 @@ rps_status rps_message_open(struct rps_message *message,
         const struct rps_header *header, const uint8_t *frame,
         size_t frame_bytes, struct rps_error *error);
 
+/**
+ * The same of a frame that its sender can still change: the table of sections
+ * is copied to `table` [RPS_SECTIONS_MAX] before it is checked, and used from
+ * there. Arrays are not copied; what is checked in them is read once.
+ */
+rps_status rps_message_open_shared(struct rps_message *message,
+        const struct rps_header *header, const uint8_t *frame,
+        size_t frame_bytes, struct rps_section *table, struct rps_error *error);
+
 /** Array of a section, valid as long as the frame. */
 const void *rps_message_array(
         const struct rps_message *message, const struct rps_section *section);
@@ -78,6 +88,15 @@ const struct rps_section *rps_message_find(
 
 /** The text section, NUL-terminated copy; NULL if there is none. free(). */
 char *rps_message_text(const struct rps_message *message);
+
+/**
+ * Memory in which frames are built, instead of the heap: a ring, say. `room`
+ * answers where a frame of so many bytes can lie, the same place as it grows,
+ * or NULL: on the heap, then. Whoever gets the frame tells by its address.
+ */
+struct rps_frame_memory {
+    uint8_t *(*room)(struct rps_frame_memory *memory, size_t bytes);
+};
 
 /**
  * Builds a frame. Sections are added in order after _begin; their arrays are
@@ -92,12 +111,19 @@ struct rps_builder {
     uint8_t *frame;        /* header, counts, sections, arrays */
     size_t length;
     size_t capacity;
+    struct rps_frame_memory *memory; /* NULL: the heap */
+    bool lent;                       /* `frame` is of `memory` */
     int failed;
 };
 
 /** Begin a frame that will hold at most `sections` sections. */
 void rps_builder_begin(struct rps_builder *builder,
         const struct rps_header *header, uint32_t sections);
+
+/** The same in `memory` (NULL: the heap), as long as it has room. */
+void rps_builder_begin_in(struct rps_builder *builder,
+        const struct rps_header *header, uint32_t sections,
+        struct rps_frame_memory *memory);
 
 /**
  * Add a section of `count` elements and leave its array to be written by the
@@ -118,7 +144,8 @@ void rps_builder_add_text(
         struct rps_builder *builder, const char *text, size_t n);
 
 /**
- * Write header and section table. *frame_out is the caller's: free().
+ * Write header and section table. *frame_out is the caller's: free(), if it is
+ * not of the builder's memory.
  * With BODY_XXH3 among the header's flags the body's checksum is in it; who
  * writes into the frame afterwards spoils it.
  * LIMIT: the body is larger than a frame; NOMEM.

@@ -27,6 +27,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** What the bags of one frame may add up, occurrences x dim, in floats: 64
+ * times what a frame can hold, for reuse is what they are for; and no frame
+ * keeps a loop for seconds. */
+#define RPS_BAG_FLOATS_MAX (1u << 28)
+
 /** Bytes of a row; 0: no such type. */
 uint64_t rps_value_row_bytes(uint16_t value, uint32_t dim);
 

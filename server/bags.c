@@ -77,10 +77,20 @@ rps_wire_bags_open(const struct rps_message *message,
     return status == RPS_OK ? check_index(part, error) : status;
 }
 
+static rps_status
+fail_size(const struct rps_table_part *part, const char *what, uint64_t most,
+        struct rps_error *error)
+{
+    return rps_fail(error, RPS_E_LIMIT,
+            "%s would exceed %" PRIu64 " at table %s: send less at once", what,
+            most, part->spec->name);
+}
+
 rps_status
 rps_wire_bags_check_size(const struct rps_parts *parts, struct rps_error *error)
 {
     uint64_t bytes = 0;
+    uint64_t floats = 0;
 
     for (size_t i = 0; i < parts->count; i++) {
         const struct rps_table_part *part = &parts->items[i];
@@ -91,14 +101,20 @@ rps_wire_bags_check_size(const struct rps_parts *parts, struct rps_error *error)
         if (part->status != RPS_OK || !grows) {
             continue;
         }
-        /* no overflow: count <= 2^21, dim <= 2^13 */
+        /* no overflow: count <= 2^22, dim <= 2^13 */
         bytes += part->keys->count * part->spec->dim * sizeof(float);
         if (bytes > RPS_BODY_BYTES_MAX) {
-            return rps_fail(error, RPS_E_LIMIT,
-                    "as floats the rows of its keys would exceed a frame of "
-                    "%u bytes at table %s: send fewer than %" PRIu64
-                    " keys at once",
-                    RPS_BODY_BYTES_MAX, part->spec->name, part->keys->count);
+            return fail_size(part, "the bytes of its keys' rows as floats",
+                    RPS_BODY_BYTES_MAX, error);
+        }
+        if (part->offsets != NULL) {
+            floats += (uint64_t)part->bags.offsets[part->bags.count] *
+                      part->spec->dim;
+        }
+        if (floats > RPS_BAG_FLOATS_MAX) {
+            return fail_size(part,
+                    "what its bags add up, occurrences times dim,",
+                    RPS_BAG_FLOATS_MAX, error);
         }
     }
     return RPS_OK;

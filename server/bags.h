@@ -37,7 +37,8 @@ rps_status rps_wire_bags_open(const struct rps_message *message,
 
 /**
  * What a frame's bags take as floats, a row a key, must fit a frame itself:
- * no frame makes the server hold more than as much again. LIMIT.
+ * no frame makes the server hold more than as much again. What they add up is
+ * at most RPS_BAG_FLOATS_MAX. LIMIT.
  */
 rps_status rps_wire_bags_check_size(
         const struct rps_parts *parts, struct rps_error *error);

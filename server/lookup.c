@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE_KEYS  4096u        /* a block of rps_table_lookup() */
-#define SLICE_BYTES (512u << 10) /* of rows before they are narrowed */
+#define SLICE_KEYS  4096u      /* a block of rps_table_lookup() */
+#define SLICE_BYTES (1u << 20) /* of rows before they are narrowed */
 #define SLICE_BAGS  1024u
 
 /* Sections of an answer: those of the tables, and words. */
@@ -78,8 +78,9 @@ begin_answer(struct rps_request *request, struct rps_builder *builder,
                     &request->message->header, rps_parts_status(parts));
 
     /* c is read before the rows: in async they may be newer, never older */
-    rps_builder_begin(
-            builder, &header, (uint32_t)answer_sections(parts, with_positions));
+    rps_builder_begin_in(builder, &header,
+            (uint32_t)answer_sections(parts, with_positions),
+            request->session->memory);
 }
 
 static rps_status

@@ -35,6 +35,7 @@ struct rps_service_options {
     bool checkpoint_read_only_ok;
     uint64_t step_bytes_max; /* of one replica's contribution */
     uint32_t step_timeout_ms;
+    uint64_t client_ttl_ms; /* of one without a connection; 0: no limit */
     /** Keep the tables up (eviction, compaction) on a thread; else whoever
      * pushes does a slice of it. */
     bool background;
@@ -63,12 +64,37 @@ rps_status rps_service_create(struct rps_service **service_out,
 rps_status rps_service_set_token(struct rps_service *service,
         const struct rps_secret *token, struct rps_error *error);
 
+/**
+ * Begin with the newest complete checkpoint of checkpoint_dir, if there is
+ * one: its tables, its step and what it knows of clients; epoch 0, async.
+ * Before the first session. INVAL (no checkpoint_dir); as RESTORE.
+ */
+rps_status rps_service_load_newest(
+        struct rps_service *service, struct rps_error *error);
+
 /** No session may be open. Waits for a save in progress. */
 void rps_service_destroy(struct rps_service *service);
 
 /** `peer` is text for logs ("127.0.0.1:4711"). NULL: no memory. */
 struct rps_session *rps_session_open(
         struct rps_service *service, const char *peer);
+
+/** How its peer is reached, for STAT; TCP at first. Threads: the session's. */
+void rps_session_set_transport(
+        struct rps_session *session, enum rps_transport transport);
+
+/**
+ * Where answers with rows may be built while a request of the session is
+ * handled; NULL: on the heap. Such a frame is not the taker's to free().
+ * Threads: the session's.
+ */
+void rps_session_set_memory(
+        struct rps_session *session, struct rps_frame_memory *memory);
+
+/** Take bytes of the server's memory limit for something that is no table, or
+ * give them back. false: it would be exceeded. Threads: any. */
+bool rps_service_take_memory(struct rps_service *service, uint64_t bytes);
+void rps_service_give_memory(struct rps_service *service, uint64_t bytes);
 
 /**
  * The connection is gone: parked requests of the session get no reply any
@@ -77,6 +103,22 @@ struct rps_session *rps_session_open(
  * lock that it takes, and do not close a session inside its own callback.
  */
 void rps_session_close(struct rps_session *session);
+
+/** Bytes of a push whose last frame has not come. Threads: the session's. */
+size_t rps_session_held_bytes(const struct rps_session *session);
+
+/** Memory of connections counts in memory_limit: so much more or less.
+ * Threads: any. */
+void rps_service_count_buffers(struct rps_service *service, int64_t bytes);
+
+/**
+ * A newer connection has taken the session's lane over: this one is to be
+ * closed. Called under the service's lock, from another session's thread:
+ * only note it, and wake who closes. Once the session is closed it is not
+ * called any more. Threads: the session's, before its HELLO.
+ */
+void rps_session_on_superseded(struct rps_session *session,
+        void (*superseded)(void *context), void *context);
 
 /**
  * Takes the reply: an owned frame (free()), or NULL when memory ran out:
@@ -88,7 +130,7 @@ typedef void rps_reply_fn(void *context, uint8_t *frame, size_t frame_bytes);
 /**
  * Serve one request. `message` and its frame are borrowed for the call; what
  * must outlive it is copied. A HELLO that takes over a lane waits for the
- * request that its older connection has in hand.
+ * request that its older connection has in hand, which then is superseded.
  *
  * Its deadline counts from came_ns (rps_clock_ns(); 0: from now). Once it has
  * passed the answer is DEADLINE: nothing was done, but a number is used up

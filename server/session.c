@@ -48,6 +48,7 @@ rps_session_open(struct rps_service *service, const char *peer)
     }
     session->service = service;
     session->rank = RPS_NO_RANK;
+    session->transport = RPS_TRANSPORT_TCP;
     pthread_mutex_lock(&service->lock);
     session->next = service->sessions;
     if (session->next != NULL) {
@@ -57,6 +58,22 @@ rps_session_open(struct rps_service *service, const char *peer)
     service->session_count++;
     pthread_mutex_unlock(&service->lock);
     return session;
+}
+
+void
+rps_session_set_transport(
+        struct rps_session *session, enum rps_transport transport)
+{
+    pthread_mutex_lock(&session->service->lock);
+    session->transport = transport;
+    pthread_mutex_unlock(&session->service->lock);
+}
+
+void
+rps_session_set_memory(
+        struct rps_session *session, struct rps_frame_memory *memory)
+{
+    session->memory = memory;
 }
 
 static void
@@ -297,6 +314,34 @@ check_rank(struct hello *hello, struct rps_error *error)
     return RPS_OK;
 }
 
+size_t
+rps_session_held_bytes(const struct rps_session *session)
+{
+    return session->push.first != NULL ? session->push.bytes : 0;
+}
+
+void
+rps_session_on_superseded(struct rps_session *session,
+        void (*superseded)(void *context), void *context)
+{
+    session->superseded = superseded;
+    session->superseded_context = context;
+}
+
+/* The lane is this session's from here on. */
+static void
+supersede_locked(
+        const struct rps_service *service, const struct rps_session *session)
+{
+    for (const struct rps_session *at = service->sessions; at != NULL;
+            at = at->next) {
+        if (at != session && at->lane != NULL && at->lane == session->lane &&
+                at->superseded != NULL) {
+            at->superseded(at->superseded_context);
+        }
+    }
+}
+
 static rps_status
 enroll(struct rps_request *request, const struct hello *hello)
 {
@@ -320,6 +365,7 @@ enroll(struct rps_request *request, const struct hello *hello)
     session->client = hello->client;
     session->role = hello->role;
     session->greeted = true;
+    supersede_locked(service, session);
     if (is_member(hello->role)) {
         session->rank = (uint32_t)hello->rank;
         if (service->job != NULL) {

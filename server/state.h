@@ -105,7 +105,10 @@ struct rps_session {
     char *peer;                          /* set at open */
     struct rps_session *previous, *next; /* service->sessions; lock */
 
+    enum rps_transport transport; /* lock */
+
     /* session's own thread only */
+    struct rps_frame_memory *memory; /* for answers with rows; NULL: heap */
     struct rps_nonces nonces;
     bool challenged; /* AUTH was answered: nonces are drawn */
     bool proven;     /* HELLO brought a proof: its answer brings one, too */
@@ -117,6 +120,8 @@ struct rps_session {
     uint64_t client;
     struct rps_lane *lane; /* NULL: none named */
     uint64_t turn;
+    void (*superseded)(void *context); /* set before HELLO; may be NULL */
+    void *superseded_context;
 
     struct rps_pushed push; /* session's own thread only */
     uint32_t replying;      /* reply callbacks in progress; lock */
@@ -167,13 +172,16 @@ struct rps_service {
      * lookups go on meanwhile. */
     pthread_rwlock_t change_lock;
     struct rps_budget budget; /* of all tables, and of those of a RESTORE */
+    _Atomic uint64_t held;    /* of the budget: by what is no table */
     struct rps_store *store;  /* state_lock */
     rps_terms terms;          /* state_lock */
     /* state_lock exclusive, or shared with `lock`; [terms.replica_count] */
     struct rps_contributed *contributed;
-    uint64_t drops;    /* tables dropped so far; state_lock */
-    size_t apply_next; /* table at which a failed apply goes on; state_lock
-                          exclusive */
+    uint64_t drops;      /* tables dropped so far; state_lock */
+    uint64_t begun_by;   /* client of the last RESTORE; state_lock */
+    uint64_t begun_step; /* its step; likewise */
+    size_t apply_next;   /* table at which a failed apply goes on; state_lock
+                            exclusive */
 
     /* Written under state_lock (epoch: exclusive), read anywhere: relaxed
      * would do where a lock is held, PING reads them without. */
@@ -345,6 +353,9 @@ rps_status rps_serve_shutdown(struct rps_request *request);
 json_t *rps_wishes_json(uint32_t wishes);
 /** Rows have changed that no complete checkpoint holds. */
 bool rps_is_unsaved_locked(const struct rps_service *service);
+
+/** Of the memory limit, what tables take. */
+uint64_t rps_service_tables_bytes(const struct rps_service *service);
 
 /** Epochs must be equal: ROLLED_BACK naming both. */
 rps_status rps_epoch_check(struct rps_service *service,

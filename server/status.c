@@ -185,7 +185,7 @@ describe_service(struct rps_service *service)
             service->incarnation);
     snprintf(seed, sizeof(seed), "%" PRIu64, own->job_seed);
     return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:f, s:s?,"
-                     " s:I, s:I, s:I, s:I}",
+                     " s:I, s:I, s:I, s:I, s:I}",
             "ps_index", (json_int_t)own->ps_index, "ps_count",
             (json_int_t)own->ps_count, "epoch",
             (json_int_t)atomic_load(&service->epoch), "step",
@@ -198,7 +198,25 @@ describe_service(struct rps_service *service)
             (json_int_t)atomic_load(&service->late), "dropped",
             (json_int_t)atomic_load(&service->dropped), "memory_limit",
             (json_int_t)own->memory_limit, "memory_used",
-            (json_int_t)atomic_load(&service->budget.used));
+            (json_int_t)rps_service_tables_bytes(service), "memory_rings",
+            (json_int_t)atomic_load(&service->held));
+}
+
+static json_t *
+transports_locked(const struct rps_service *service)
+{
+    uint32_t counts[RPS_TRANSPORT_COUNT] = {0};
+    json_t *object = json_object();
+
+    for (const struct rps_session *at = service->sessions; at != NULL;
+            at = at->next) {
+        counts[at->transport]++;
+    }
+    for (int i = RPS_TRANSPORT_TCP; i < RPS_TRANSPORT_COUNT; i++) {
+        json_object_set_new(object, rps_transport_str((enum rps_transport)i),
+                json_integer((json_int_t)counts[i]));
+    }
+    return object;
 }
 
 char *
@@ -216,6 +234,7 @@ rps_service_stat(struct rps_service *service, bool with_digests)
             object, "unsaved", json_boolean(rps_is_unsaved_locked(service)));
     json_object_set_new(object, "connections",
             json_integer((json_int_t)service->session_count));
+    json_object_set_new(object, "transports", transports_locked(service));
     if (service->job != NULL) {
         json_object_set_new(
                 object, "members", rps_job_members_locked(service->job));

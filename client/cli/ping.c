@@ -12,12 +12,13 @@
 static const char usage[] =
         "usage: recps ping [--json] [OPTION]...\n"
         "\n"
-        "Send each server of a running job five PINGs and show the fastest\n"
-        "and the mean round trip in milliseconds.\n";
+        "Send each server of a running job five PINGs and show how it is\n"
+        "reached, the fastest and the mean round trip in milliseconds.\n";
 
 struct trip {
     double fastest_ms;
     double mean_ms;
+    const char *transport;
     json_t *answer; /* of the last one; new reference, or NULL */
 };
 
@@ -45,24 +46,25 @@ measure(rps_client *client, uint32_t ps, struct trip *trip)
         sum += ms;
     }
     trip->mean_ms = sum / ROUND_TRIPS;
+    trip->transport = rps_transport_str(rps_server_transport(client, ps));
     return RPS_OK;
 }
 
 static json_t *
 to_json(uint32_t ps, const char *address, const struct trip *trip)
 {
-    return json_pack("{s:i, s:s?, s:f, s:f, s:O?}", "index", (int)ps, "address",
-            address, "fastest_ms", trip->fastest_ms, "mean_ms", trip->mean_ms,
-            "answer", trip->answer);
+    return json_pack("{s:i, s:s?, s:s, s:f, s:f, s:O?}", "index", (int)ps,
+            "address", address, "transport", trip->transport, "fastest_ms",
+            trip->fastest_ms, "mean_ms", trip->mean_ms, "answer", trip->answer);
 }
 
 static int
 ping_all(const struct rps_tool_call *call, rps_client *client)
 {
     const rps_cluster *cluster = &call->options->cluster;
-    struct rps_table_print print = {.columns = 4,
-            .titles = {"ps", "address", "fastest ms", "mean ms"},
-            .right = {true, false, true, true}};
+    struct rps_table_print print = {.columns = 5,
+            .titles = {"ps", "address", "over", "fastest ms", "mean ms"},
+            .right = {true, false, false, true, true}};
     json_t *list = json_array();
     int code = RPS_TOOL_OK;
 
@@ -77,6 +79,7 @@ ping_all(const struct rps_tool_call *call, rps_client *client)
         }
         rps_table_print_cell(&print, "%" PRIu32, ps);
         rps_table_print_cell(&print, "%s", address != NULL ? address : "?");
+        rps_table_print_cell(&print, "%s", trip.transport);
         rps_table_print_cell(&print, "%.3f", trip.fastest_ms);
         rps_table_print_cell(&print, "%.3f", trip.mean_ms);
         json_array_append_new(list, to_json(ps, address, &trip));

@@ -6,6 +6,8 @@
 
 #include <inttypes.h>
 
+#define OVER_BYTES 128
+
 static const char usage[] =
         "usage: recps stats [--json] [OPTION]...\n"
         "\n"
@@ -45,12 +47,33 @@ connected(const json_t *members)
     return count;
 }
 
+/* "shm 2, tcp 1": how its connections reach it. Returns `out`. */
+static char *
+over(json_t *transports, char out[OVER_BYTES])
+{
+    const char *name;
+    json_t *count;
+    size_t used = 0;
+
+    (void)snprintf(out, OVER_BYTES, "-");
+    json_object_foreach(transports, name, count)
+    {
+        if (json_integer_value(count) > 0 && used < OVER_BYTES) {
+            used += (size_t)snprintf(out + used, OVER_BYTES - used,
+                    "%s%s %" JSON_INTEGER_FORMAT, used > 0 ? ", " : "", name,
+                    json_integer_value(count));
+        }
+    }
+    return out;
+}
+
 static void
 add_row(struct rps_table_print *print, const rps_cluster *cluster, uint32_t ps,
         const json_t *stat)
 {
     json_t *members = json_object_get(stat, "members");
     const char *mode = json_string_value(json_object_get(stat, "mode"));
+    char words[OVER_BYTES];
     char size[32];
     json_int_t errors = 0;
     json_int_t requests = count_requests(stat, &errors);
@@ -73,6 +96,8 @@ add_row(struct rps_table_print *print, const rps_cluster *cluster, uint32_t ps,
     rps_table_print_cell(print, "%" JSON_INTEGER_FORMAT, errors);
     rps_table_print_cell(print, "%" JSON_INTEGER_FORMAT,
             json_integer_value(json_object_get(stat, "connections")));
+    rps_table_print_cell(
+            print, "%s", over(json_object_get(stat, "transports"), words));
     rps_table_print_cell(print, "%s",
             rps_format_bytes((uint64_t)json_integer_value(
                                      json_object_get(stat, "memory_used")),
@@ -84,11 +109,12 @@ add_row(struct rps_table_print *print, const rps_cluster *cluster, uint32_t ps,
 static int
 print_text(const rps_cluster *cluster, const json_t *stats)
 {
-    struct rps_table_print print = {.columns = 11,
+    struct rps_table_print print = {.columns = 12,
             .titles = {"ps", "address", "epoch", "step", "mode", "members",
-                    "requests", "errors", "connections", "memory", "unsaved"},
+                    "requests", "errors", "connections", "over", "memory",
+                    "unsaved"},
             .right = {true, false, true, true, false, true, true, true, true,
-                    true, false}};
+                    false, true, false}};
     json_t *stat;
     size_t i;
 

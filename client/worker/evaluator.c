@@ -35,6 +35,7 @@ open_embedded(struct evaluator *evaluator)
 
     rps_run_client_options(run, &client);
     client.cluster = &local;
+    client.transport = RPS_TRANSPORT_LOCAL;
     client.checkpoint_read_only = 1;
     status = rps_client_open(&run->client, &client);
     if (status != RPS_OK) {

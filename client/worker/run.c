@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/worker/run.h"
 
+#include "base/transport.h"
+
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -219,6 +221,13 @@ check_can_save(struct rps_run *run)
     return RPS_OK;
 }
 
+/* A server that is lost is not waited for then. */
+static int
+was_told_to_stop(void *context)
+{
+    return rps_stop_signal() != 0;
+}
+
 void
 rps_run_client_options(struct rps_run *run, rps_client_options *client)
 {
@@ -230,6 +239,10 @@ rps_run_client_options(struct rps_run *run, rps_client_options *client)
     client->job_seed = options->job_seed;
     client->checkpoint_dir = rps_text_or_null(options->checkpoint_dir);
     client->connect_timeout_ms = (uint32_t)(options->connect_timeout * 1e3);
+    client->reconnect_timeout_ms = (uint32_t)(options->reconnect_timeout * 1e3);
+    client->give_up = was_told_to_stop;
+    (void)rps_transport_parse(options->transport, &client->transport);
+    client->unix_dir = rps_text_or_null(options->unix_dir);
     client->token_file = rps_text_or_null(options->token_file);
     client->tls_ca = rps_text_or_null(options->tls_ca);
     client->tls_cert = rps_text_or_null(options->tls_cert);

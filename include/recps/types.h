@@ -86,6 +86,16 @@ enum rps_distribution {
     RPS_DISTRIBUTION_UNIFORM = 2
 };
 
+/** How a client reaches a server. */
+enum rps_transport {
+    RPS_TRANSPORT_AUTO = 0, /**< shm on this host, else tcp; see client.h */
+    RPS_TRANSPORT_TCP = 1,
+    RPS_TRANSPORT_UNIX = 2, /**< a Unix socket: the server is on this host */
+    RPS_TRANSPORT_SHM = 3,  /**< shared memory: the same */
+    RPS_TRANSPORT_LOCAL = 4 /**< in process; there is no cluster */
+};
+#define RPS_TRANSPORT_COUNT 5
+
 /** What happens when memory_limit is reached. */
 enum rps_on_full {
     RPS_ON_FULL_REFUSE = 0,

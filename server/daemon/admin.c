@@ -400,7 +400,7 @@ rps_admin_start(struct rps_admin **admin_out, const char *address,
 
     *admin_out = NULL;
     if (status == RPS_OK) {
-        status = rps_listener_open(&listener, &plan, error);
+        status = rps_listener_open(&listener, &plan, NULL, error);
     }
     if (status != RPS_OK) {
         return status;

@@ -11,6 +11,8 @@
 #include "server/daemon/process.h"
 #include "server/daemon/version.h"
 
+#include <recps/client.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -146,7 +148,8 @@ add_refused(struct rps_text *text, const struct rps_view *view)
             [RPS_REFUSED_NO_HELLO] = "reason=\"no_hello\"",
             [RPS_REFUSED_HANDSHAKES] = "reason=\"handshakes_max\"",
             [RPS_REFUSED_TLS] = "reason=\"tls_failed\"",
-            [RPS_REFUSED_MEMORY] = "reason=\"memory\""};
+            [RPS_REFUSED_MEMORY] = "reason=\"memory\"",
+            [RPS_REFUSED_STALLED] = "reason=\"stalled\""};
 
     rps_family(text, name, "counter",
             "Connections that the server closed, by the reason.");
@@ -186,9 +189,21 @@ add_connections(struct rps_text *text, const struct rps_view *view,
         const struct rps_service_figures *figures)
 {
     static const char queue[] = "recps_queue_depth";
+    static const char over[] = "recps_transport_connections";
 
     rps_gauge(text, "recps_connections", "Connections that are open.",
             (double)atomic_load(&view->shared->connections));
+    rps_family(text, over, "gauge", "Of them, by how frames reach us.");
+    for (int i = RPS_TRANSPORT_TCP; i <= RPS_TRANSPORT_SHM; i++) {
+        char label[32];
+
+        snprintf(label, sizeof(label), "transport=\"%s\"",
+                rps_transport_str((enum rps_transport)i));
+        rps_sample(text, over, label, RPS_LOOPS_SUM(view, open[i]));
+    }
+    rps_gauge(text, "recps_shm_bytes",
+            "Memory shared with clients; part of the memory limit.",
+            (double)RPS_LOOPS_SUM(view, ring_bytes));
     rps_gauge(text, "recps_connections_limit", "The option connections_max.",
             (double)view->shared->connections_max);
     rps_counter(text, "recps_connections_accepted_total",
@@ -197,6 +212,13 @@ add_connections(struct rps_text *text, const struct rps_view *view,
     rps_counter(text, "recps_auth_failures_total",
             "HELLOs without a proof of the token, or with a wrong one.",
             figures->auth_failures);
+    rps_gauge(text, "recps_clients", "Clients whose numbers are known.",
+            (double)figures->lanes);
+    rps_counter(text, "recps_reconnects_total",
+            "HELLOs of a client that was known.", figures->reconnects);
+    rps_counter(text, "recps_repeated_requests_total",
+            "Changes that came again and got their kept verdict.",
+            figures->repeats);
     rps_counter(text, "recps_received_bytes_total",
             "Bytes of frames read from peers, without what TLS adds.",
             RPS_LOOPS_SUM(view, received_bytes));
@@ -205,6 +227,15 @@ add_connections(struct rps_text *text, const struct rps_view *view,
             RPS_LOOPS_SUM(view, sent_bytes));
     rps_gauge(text, "recps_unsent_bytes", "Replies that peers did not take.",
             (double)RPS_LOOPS_SUM(view, unsent_bytes));
+    rps_gauge(text, "recps_buffer_bytes",
+            "Memory of connections: requests that come in, replies that are "
+            "not taken yet.",
+            (double)RPS_LOOPS_SUM(view, held_bytes));
+    rps_gauge(text, "recps_buffer_limit_bytes", "The option buffers_max.",
+            (double)view->shared->buffers_max);
+    rps_gauge(text, "recps_connections_waiting",
+            "Connections that are not read from until others need less.",
+            (double)RPS_LOOPS_SUM(view, waiting));
     rps_family(text, queue, "gauge",
             "Requests without an answer; of them, those that wait for other "
             "members or the writer; what waits for the writer's thread.");

@@ -3,6 +3,7 @@
 
 #include "server/daemon/access.h"
 #include "server/daemon/conn_impl.h"
+#include "server/daemon/conn_ring.h"
 #include "server/daemon/peer_log.h"
 
 #include <errno.h>
@@ -57,12 +58,26 @@ rps_conn_break(struct rps_conn *conn)
     atomic_store(&conn->broken, true);
 }
 
+/* Its client has another connection by now. Under the service's lock, so
+ * that the connection is there. */
+static void
+on_superseded(void *context)
+{
+    struct rps_conn *conn = context;
+
+    atomic_store(&conn->superseded, true);
+    rps_loop_look(conn->loop);
+}
+
 /* Our half is shut: nothing more comes. */
 static void
 say_end(struct rps_conn *conn)
 {
     if (conn->tls != NULL) {
         rps_tls_say_end(conn->tls);
+    }
+    if (conn->ring != NULL) {
+        rps_conn_ring_say_end(conn);
     }
     shutdown(conn->fd, SHUT_WR);
 }
@@ -119,12 +134,14 @@ rps_conn_destroy(struct rps_conn *conn)
         *head = conn->next;
     }
     rps_conn_greeted(conn);
+    rps_conn_finish_memory(conn);
     event_del(&conn->readable);
     event_del(&conn->writable);
     event_del(&conn->timer);
     /* No reply comes after this; what came before lies in the mailbox. */
     rps_session_close(conn->session);
     rps_loop_forget(conn->loop, conn);
+    rps_conn_ring_finish(conn);
     say_end(conn);
     rps_tls_close(conn->tls);
     close(conn->fd);
@@ -178,17 +195,24 @@ settle_tls(struct rps_conn *conn)
     }
 }
 
-/*
- * The one place where a connection changes state or ends; the last thing
- * that any callback does with it.
- */
+/* Its socket says nothing but its end. */
 static void
-settle(struct rps_conn *conn)
+settle_ring(struct rps_conn *conn)
+{
+    const bool lingers = conn->state == RPS_CONN_LINGERING;
+
+    arm(&conn->readable, lingers || !conn->ring->gone);
+    arm(&conn->writable, false);
+    rps_conn_ring_settle(conn);
+}
+
+void
+rps_conn_settle(struct rps_conn *conn)
 {
     if (atomic_load(&conn->broken)) {
         rps_conn_lose(conn, "out_of_memory", "no memory for a reply");
     }
-    if (conn->dead) {
+    if (conn->dead || atomic_load(&conn->superseded)) {
         rps_conn_destroy(conn);
         return;
     }
@@ -200,6 +224,14 @@ settle(struct rps_conn *conn)
     }
     if (conn->close_when_sent && !evtimer_pending(&conn->timer, NULL)) {
         set_timer(conn, RPS_LINGER_MS);
+    }
+    rps_conn_settle_memory(conn);
+    if (!rps_conn_may_read(conn) && conn->state == RPS_CONN_SERVING) {
+        rps_conn_note_backlog(conn);
+    }
+    if (conn->ring != NULL) {
+        settle_ring(conn);
+        return;
     }
     arm(&conn->readable,
             rps_conn_may_read(conn) || conn->state == RPS_CONN_LINGERING);
@@ -220,13 +252,18 @@ discard(struct rps_conn *conn)
     }
 }
 
-/* Serve what has come, a while. */
-static void
-take_turn(struct rps_conn *conn)
+void
+rps_conn_take_turn(struct rps_conn *conn)
 {
     for (uint32_t n = 0; n < RPS_CONN_TURN_FRAMES && rps_conn_may_read(conn);
             n++) {
+        if (!rps_conn_may_begin(conn)) {
+            break;
+        }
         if (!rps_conn_fill(conn)) {
+            if (conn->passes && conn->in_length == 0) {
+                rps_conn_end_frame(conn);
+            }
             break;
         }
         rps_conn_serve(conn);
@@ -244,11 +281,12 @@ on_readable(evutil_socket_t fd, short what, void *context)
     (void)what;
     if (conn->state == RPS_CONN_LINGERING) {
         discard(conn);
-        settle(conn);
-        return;
+    } else if (conn->ring != NULL) {
+        rps_conn_ring_on_socket(conn);
+    } else {
+        rps_conn_take_turn(conn);
     }
-    take_turn(conn);
-    settle(conn);
+    rps_conn_settle(conn);
 }
 
 static void
@@ -261,7 +299,7 @@ on_writable(evutil_socket_t fd, short what, void *context)
         return;
     }
     rps_conn_flush(conn);
-    settle(conn);
+    rps_conn_settle(conn);
 }
 
 static void
@@ -275,7 +313,7 @@ on_timer(evutil_socket_t fd, short what, void *context)
         rps_conn_lose(conn, "no_hello", "no HELLO within 5 s");
     }
     conn->dead = true;
-    settle(conn);
+    rps_conn_settle(conn);
 }
 
 void
@@ -283,20 +321,20 @@ rps_conn_deliver(struct rps_conn *conn, uint8_t *frame, size_t frame_bytes)
 {
     rps_conn_queue(conn, frame, frame_bytes);
     rps_conn_flush(conn);
-    settle(conn);
+    rps_conn_settle(conn);
 }
 
 void
 rps_conn_quiet(struct rps_conn *conn)
 {
-    settle(conn);
+    rps_conn_settle(conn);
 }
 
 void
 rps_conn_check_broken(struct rps_conn *conn)
 {
-    if (atomic_load(&conn->broken)) {
-        settle(conn);
+    if (atomic_load(&conn->broken) || atomic_load(&conn->superseded)) {
+        rps_conn_settle(conn);
     }
 }
 
@@ -324,9 +362,9 @@ limit_greeters(struct rps_loop *loop)
     while (greeters->count > rps_loop_shared(loop)->greeters_max) {
         struct rps_conn *oldest = greeters->oldest;
 
-        take_turn(oldest);
+        rps_conn_take_turn(oldest);
         if (!oldest->greeter) {
-            settle(oldest);
+            rps_conn_settle(oldest);
             continue;
         }
         rps_conn_lose(oldest, "handshakes_max",
@@ -337,13 +375,13 @@ limit_greeters(struct rps_loop *loop)
 }
 
 bool
-rps_conn_open(struct rps_loop *loop, int fd, const char *peer)
+rps_conn_open(struct rps_loop *loop, int fd, const char *peer, bool near)
 {
     struct rps_loops_shared *shared = rps_loop_shared(loop);
     struct event_base *base = rps_loop_base(loop);
     struct rps_conn *conn = calloc(1, sizeof(*conn));
-    bool good =
-            conn != NULL && rps_access_open_tls(shared->access, fd, &conn->tls);
+    bool good = conn != NULL &&
+                (near || rps_access_open_tls(shared->access, fd, &conn->tls));
 
     if (good) {
         conn->session = rps_session_open(shared->service, peer);
@@ -358,7 +396,10 @@ rps_conn_open(struct rps_loop *loop, int fd, const char *peer)
     }
     conn->loop = loop;
     conn->fd = fd;
+    conn->near = near;
     atomic_init(&conn->broken, false);
+    atomic_init(&conn->superseded, false);
+    rps_session_on_superseded(conn->session, on_superseded, conn);
     strncpy(conn->peer, peer, sizeof(conn->peer) - 1);
     conn->surplus = atomic_load(&shared->connections) > shared->connections_max;
     event_assign(
@@ -369,10 +410,11 @@ rps_conn_open(struct rps_loop *loop, int fd, const char *peer)
     rps_stat_add(&rps_loop_stats(loop)->accepted, 1);
     rps_stat_add(
             &rps_loop_stats(loop)->refused[RPS_REFUSED_LIMIT], conn->surplus);
+    rps_conn_set_transport(conn, near ? RPS_TRANSPORT_UNIX : RPS_TRANSPORT_TCP);
     link_conn(conn);
     add_greeter(conn);
     limit_greeters(loop);
     set_timer(conn, RPS_HELLO_WAIT_MS);
-    settle(conn);
+    rps_conn_settle(conn);
     return true;
 }

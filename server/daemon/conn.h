@@ -27,8 +27,9 @@
 #define RPS_CONN_TURN_FRAMES   32u         /* then the others get a turn */
 #define RPS_CONN_KEEP_BYTES    (1u << 20)  /* input buffer kept when idle */
 
-/** Takes fd. false: no memory, fd is closed. */
-bool rps_conn_open(struct rps_loop *loop, int fd, const char *peer);
+/** Takes fd; near: a Unix socket, which speaks no TLS. false: no memory, fd is
+ * closed. */
+bool rps_conn_open(struct rps_loop *loop, int fd, const char *peer, bool near);
 
 /** HELLO was answered OK: it is no greeter any more. Twice is fine. */
 void rps_conn_greeted(struct rps_conn *conn);
@@ -46,8 +47,12 @@ void rps_conn_break(struct rps_conn *conn);
 /** The loop drains from here on. May destroy the connection. */
 void rps_conn_quiet(struct rps_conn *conn);
 
-/** Close if it was marked by rps_conn_break. */
+/** Close if it was marked by rps_conn_break, or is superseded. */
 void rps_conn_check_broken(struct rps_conn *conn);
+
+/** Memory is short: give back what is idle, end who holds it for nothing. May
+ * destroy the connection. */
+void rps_conn_look_at_memory(struct rps_conn *conn);
 
 /** Requests in hand (those that wait for other members not counted). */
 bool rps_conn_busy(const struct rps_conn *conn);

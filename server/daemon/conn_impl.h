@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection's state, for its four files: conn_in.c takes bytes apart
+ * A connection's state, for its files: conn_in.c takes bytes apart
  * into frames and has them served, conn_out.c queues and sends replies,
- * conn_stats.c times them, conn.c has its events, its life and its end.
+ * conn_stats.c times them, conn_ring.c is for those that share memory, conn.c
+ * has its events, its life and its end.
  */
 #ifndef RPS_SERVER_DAEMON_CONN_IMPL_H
 #define RPS_SERVER_DAEMON_CONN_IMPL_H
@@ -34,6 +35,8 @@ struct rps_waiting {
     uint64_t since_ns;
 };
 
+struct rps_conn_ring;
+
 struct rps_conn {
     struct rps_conn *previous; /* the loop's list */
     struct rps_conn *next;
@@ -46,8 +49,12 @@ struct rps_conn {
     struct event timer; /* HELLO, then the end of LINGERING */
     int fd;
     struct rps_tls *tls; /* NULL: plain */
+    bool near;           /* fd is a Unix socket */
+    enum rps_transport transport;
+    struct rps_conn_ring *ring; /* NULL: frames go over fd */
     enum rps_conn_state state;
-    atomic_bool broken; /* any thread: a reply was lost, close */
+    atomic_bool broken;     /* any thread: a reply was lost, close */
+    atomic_bool superseded; /* any thread: its client came again, close */
 
     bool ended;             /* the peer sends no more */
     bool dead;              /* close at the end of the callback */
@@ -70,6 +77,8 @@ struct rps_conn {
     size_t in_capacity;
     size_t frame_bytes; /* 0 until the header is here */
     uint64_t header_ns; /* when it came, for its deadline */
+    size_t backlog;     /* bytes that lay in the socket at backlog_ns */
+    uint64_t backlog_ns;
     struct rps_header header;
     rps_status header_status;
     char why[RPS_CONN_WHY_BYTES]; /* of a header that is answered with a refusal
@@ -84,6 +93,22 @@ struct rps_conn {
     size_t out_offset; /* sent bytes of out_first */
     size_t out_bytes;  /* unsent, all */
 
+    /* conn_memory.c; held = in_capacity + out_bytes + stored + promised */
+    size_t held;
+    size_t stored;     /* frames of a push that is not whole */
+    size_t promised;   /* of the frame that comes in, for its buffer */
+    bool waits;        /* in the loop's queue: it is not read from */
+    bool passes;       /* it has waited for this frame */
+    bool elder_served; /* its one frame was */
+    bool clogged;      /* it is not read from until its replies are taken */
+    bool still;        /* nothing has moved since still_ns */
+    uint64_t still_ns;
+    size_t wants; /* bytes that it waits for */
+    struct rps_conn *waits_behind;
+    struct rps_conn *waits_before;
+    uint64_t moved_ns;  /* begin of the watch */
+    size_t moved_bytes; /* in and out since then */
+
     char peer[RPS_CONN_PEER_BYTES];
 };
 
@@ -93,10 +118,24 @@ void rps_conn_lose(struct rps_conn *conn, const char *event, const char *why);
 /** The same, but what it was told is sent before it is closed. */
 void rps_conn_refuse(struct rps_conn *conn, const char *event, const char *why);
 
+/** Serve what has come, a while. Then settle. */
+void rps_conn_take_turn(struct rps_conn *conn);
+
+/** The one place where a connection changes state or ends; the last thing that
+ * any callback does with it. */
+void rps_conn_settle(struct rps_conn *conn);
+
+/** How its frames go from here on, for those who count. */
+void rps_conn_set_transport(
+        struct rps_conn *conn, enum rps_transport transport);
+
 /* conn_in.c */
 
 /** May the next request be read? */
 bool rps_conn_may_read(const struct rps_conn *conn);
+
+/** It is not read from for now: what waits already is as old as that. */
+void rps_conn_note_backlog(struct rps_conn *conn);
 
 /** Read until one frame is whole: true. false: nothing more for now. */
 bool rps_conn_fill(struct rps_conn *conn);
@@ -115,7 +154,34 @@ void rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes);
 /** Send what the socket takes. */
 void rps_conn_flush(struct rps_conn *conn);
 
+/** n bytes of the unsent replies are sent. */
+void rps_conn_sent(struct rps_conn *conn, size_t n);
+
 void rps_conn_free_out(struct rps_conn *conn);
+
+/* conn_memory.c */
+
+/** `bytes` more for the buffer of a frame. false: it waits for them. */
+bool rps_conn_reserve(struct rps_conn *conn, size_t bytes);
+
+/** May a frame be begun? false: it waits. */
+bool rps_conn_may_begin(struct rps_conn *conn);
+
+/** It has so many more, whatever the bound; it gives so many back. */
+void rps_conn_hold(struct rps_conn *conn, size_t bytes);
+void rps_conn_release(struct rps_conn *conn, size_t bytes);
+
+/** Bytes came in or went out. */
+void rps_conn_moved(struct rps_conn *conn, size_t bytes);
+
+/** A frame was served, or none came. */
+void rps_conn_end_frame(struct rps_conn *conn);
+
+/** Something was served or sent: whose turn is it? */
+void rps_conn_settle_memory(struct rps_conn *conn);
+
+/** The connection goes. */
+void rps_conn_finish_memory(struct rps_conn *conn);
 
 /* conn_stats.c */
 

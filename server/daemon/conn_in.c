@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "server/daemon/conn_impl.h"
+#include "server/daemon/conn_ring.h"
 #include "server/daemon/peer_log.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #define IN_BYTES_START 4096u
@@ -15,8 +17,8 @@ bool
 rps_conn_may_read(const struct rps_conn *conn)
 {
     return !conn->dead && !conn->close_when_sent &&
-           conn->state != RPS_CONN_LINGERING &&
-           conn->out_bytes < RPS_CONN_OUT_BYTES_MAX &&
+           conn->state != RPS_CONN_LINGERING && !conn->waits &&
+           !conn->clogged && conn->out_bytes < RPS_CONN_OUT_BYTES_MAX &&
            conn->pending < RPS_CONN_PENDING_MAX;
 }
 
@@ -40,8 +42,12 @@ make_room(struct rps_conn *conn, size_t want)
     if (capacity < IN_BYTES_START) {
         capacity = IN_BYTES_START;
     }
+    if (!rps_conn_reserve(conn, capacity - conn->in_capacity)) {
+        return false;
+    }
     in = aligned_alloc(RPS_MESSAGE_ALIGN, capacity);
     if (in == NULL) {
+        rps_conn_release(conn, capacity - conn->in_capacity);
         rps_conn_lose(conn, "out_of_memory", "no memory for a request");
         return false;
     }
@@ -91,7 +97,7 @@ accept_header(struct rps_conn *conn)
         rps_conn_lose(conn, "bad_frame", error.text);
         return;
     }
-    conn->header_ns = rps_clock_ns();
+    conn->header_ns = conn->backlog > 0 ? conn->backlog_ns : rps_clock_ns();
 }
 
 /* The first byte tells: a frame begins with 'R', a TLS record never does. Who
@@ -115,10 +121,13 @@ look_for_plain(struct rps_conn *conn)
     return n;
 }
 
-/* recv(2), or what TLS has of it. */
+/* recv(2), or what TLS or the ring has of it. */
 static ssize_t
 receive(struct rps_conn *conn, void *bytes, size_t n)
 {
+    if (conn->ring != NULL) {
+        return rps_conn_ring_receive(conn, bytes, n);
+    }
     if (conn->tls != NULL && !conn->looked) {
         ssize_t seen = look_for_plain(conn);
 
@@ -128,6 +137,23 @@ receive(struct rps_conn *conn, void *bytes, size_t n)
     }
     return conn->tls == NULL ? recv(conn->fd, bytes, n, MSG_DONTWAIT)
                              : rps_tls_read(conn->tls, bytes, n);
+}
+
+void
+rps_conn_note_backlog(struct rps_conn *conn)
+{
+    int bytes = 0;
+
+    if (conn->ring != NULL && conn->backlog == 0) {
+        conn->backlog = rps_conn_ring_backlog(conn);
+        conn->backlog_ns = rps_clock_ns();
+        return;
+    }
+    if (conn->backlog == 0 && conn->tls == NULL &&
+            ioctl(conn->fd, FIONREAD, &bytes) == 0 && bytes > 0) {
+        conn->backlog = (size_t)bytes;
+        conn->backlog_ns = rps_clock_ns();
+    }
 }
 
 /* Reads until one frame is whole: true. false: nothing more for now. */
@@ -156,6 +182,9 @@ rps_conn_fill(struct rps_conn *conn)
                 conn, conn->in + conn->in_length, want < room ? want : room);
         if (n > 0) {
             conn->in_length += (size_t)n;
+            conn->backlog -=
+                    (size_t)n < conn->backlog ? (size_t)n : conn->backlog;
+            rps_conn_moved(conn, (size_t)n);
             rps_stat_add(
                     &rps_loop_stats(conn->loop)->received_bytes, (uint64_t)n);
         } else if (n < 0 && errno == EINTR) {
@@ -215,8 +244,11 @@ next_frame(struct rps_conn *conn)
     if (conn->in_capacity > RPS_CONN_KEEP_BYTES) {
         free(conn->in);
         conn->in = NULL;
+        rps_conn_release(conn, conn->in_capacity);
         conn->in_capacity = 0;
     }
+    rps_conn_end_frame(conn);
+    rps_conn_settle_memory(conn);
 }
 
 /* Serves the whole frame in `in`. */
@@ -238,6 +270,9 @@ rps_conn_serve(struct rps_conn *conn)
     } else if ((status = rps_message_open(&message, &conn->header, conn->in,
                         conn->frame_bytes, &error)) != RPS_OK) {
         rps_conn_lose(conn, "bad_frame", error.text);
+    } else if (conn->header.opcode == RPS_OP_SHM_ATTACH &&
+               conn->state == RPS_CONN_SERVING) {
+        rps_conn_attach(conn);
     } else {
         if (conn->header.opcode == RPS_OP_HELLO) {
             event_del(&conn->timer);

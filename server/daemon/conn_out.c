@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/daemon/conn_impl.h"
+#include "server/daemon/conn_ring.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -51,11 +52,28 @@ account(struct rps_conn *conn, const uint8_t *frame)
     }
 }
 
+/* Its client can write to it, and does so to its own harm: what the header
+ * says is looked at once. */
+static void
+take_lent(struct rps_conn *conn, const uint8_t *frame, size_t frame_bytes)
+{
+    uint8_t head[RPS_HEADER_BYTES];
+
+    memcpy(head, frame, sizeof(head));
+    atomic_signal_fence(memory_order_seq_cst);
+    account(conn, head);
+    rps_conn_ring_publish(conn, frame_bytes);
+}
+
 void
 rps_conn_queue(struct rps_conn *conn, uint8_t *frame, size_t frame_bytes)
 {
     struct rps_out *out = NULL;
 
+    if (frame != NULL && rps_conn_ring_lent(conn, frame)) {
+        take_lent(conn, frame, frame_bytes);
+        return;
+    }
     if (frame != NULL) {
         assert(frame_bytes >= RPS_HEADER_BYTES);
         account(conn, frame);
@@ -75,6 +93,7 @@ rps_conn_queue(struct rps_conn *conn, uint8_t *frame, size_t frame_bytes)
     }
     conn->out_last = out;
     conn->out_bytes += frame_bytes;
+    rps_conn_hold(conn, frame_bytes);
     rps_stat_add(&rps_loop_stats(conn->loop)->unsent_bytes, frame_bytes);
 }
 
@@ -93,12 +112,14 @@ rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes)
     }
 }
 
-static void
-sent(struct rps_conn *conn, size_t n)
+void
+rps_conn_sent(struct rps_conn *conn, size_t n)
 {
     struct rps_loop_stats *stats = rps_loop_stats(conn->loop);
 
     conn->out_bytes -= n;
+    rps_conn_release(conn, n);
+    rps_conn_moved(conn, n);
     rps_stat_add(&stats->sent_bytes, n);
     rps_stat_add(&stats->unsent_bytes, 0 - (uint64_t)n);
     while (n > 0) {
@@ -127,7 +148,7 @@ flush_tls(struct rps_conn *conn)
                 out->length - conn->out_offset);
 
         if (n > 0) {
-            sent(conn, (size_t)n);
+            rps_conn_sent(conn, (size_t)n);
         } else if (errno == EAGAIN) {
             return;
         } else {
@@ -141,6 +162,10 @@ rps_conn_flush(struct rps_conn *conn)
 {
     if (conn->tls != NULL) {
         flush_tls(conn);
+        return;
+    }
+    if (conn->ring != NULL) {
+        rps_conn_ring_flush(conn);
         return;
     }
     while (!conn->dead && conn->out_first != NULL) {
@@ -158,7 +183,7 @@ rps_conn_flush(struct rps_conn *conn)
         }
         n = sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n > 0) {
-            sent(conn, (size_t)n);
+            rps_conn_sent(conn, (size_t)n);
         } else if (n < 0 && errno == EINTR) {
             continue;
         } else if (n < 0 && errno == EAGAIN) {

@@ -115,7 +115,20 @@ rps_conn_stats_finish(struct rps_conn *conn)
     rps_stat_add(&stats->pending, 0 - (uint64_t)conn->pending);
     rps_stat_add(&stats->parked, 0 - (uint64_t)conn->waiting_count);
     rps_stat_add(&stats->unsent_bytes, 0 - (uint64_t)conn->out_bytes);
+    rps_stat_add(&stats->open[conn->transport], UINT64_MAX);
     free(conn->waiting);
+}
+
+void
+rps_conn_set_transport(struct rps_conn *conn, enum rps_transport transport)
+{
+    struct rps_loop_stats *stats = stats_of(conn);
+
+    /* from AUTO, which nobody counts, to what it is */
+    rps_stat_add(&stats->open[conn->transport], UINT64_MAX);
+    rps_stat_add(&stats->open[transport], 1);
+    conn->transport = transport;
+    rps_session_set_transport(conn->session, transport);
 }
 
 void
@@ -127,7 +140,7 @@ rps_conn_stats_lost(struct rps_conn *conn, const char *event)
     } reasons[] = {{"bad_frame", RPS_REFUSED_BAD_FRAME},
             {"no_hello", RPS_REFUSED_NO_HELLO},
             {"handshakes_max", RPS_REFUSED_HANDSHAKES},
-            {"tls_failed", RPS_REFUSED_TLS}};
+            {"tls_failed", RPS_REFUSED_TLS}, {"stalled", RPS_REFUSED_STALLED}};
     enum rps_refused why = RPS_REFUSED_MEMORY;
 
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {

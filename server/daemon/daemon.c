@@ -20,7 +20,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define SPARE_FILES 64u /* beside the connections: files, loops, log */
+#define BUFFERS_BYTES_MIN (64ull << 20)
+#define SPARE_FILES       64u /* beside the connections: files, loops, log */
 
 static void
 on_service_event(void *context, int level, const char *event, const char *text)
@@ -128,16 +129,28 @@ write_port_file(const char *path, uint16_t port)
     return RPS_EXIT_OK;
 }
 
+static uint32_t
+own_index(const struct rps_cluster *cluster)
+{
+    return cluster->role == RPS_ROLE_PS ? cluster->index : 0;
+}
+
 /* A port in use is often ours, on its way out: it is tried for a while. */
 static int
 open_listener(struct rps_daemon *daemon, const struct rps_listen_plan *plan)
 {
     struct rps_error error = {.text = ""};
+    const struct rps_unix_plan unix_plan = {
+            .unix_dir = daemon->options->unix_dir,
+            .job_id = daemon->options->job_id,
+            .ps = own_index(&daemon->options->cluster),
+    };
     uint64_t give_up = rps_clock_ms() + RPS_BIND_WAIT_MS;
     bool said = false;
 
     for (;;) {
-        rps_status status = rps_listener_open(&daemon->listener, plan, &error);
+        rps_status status =
+                rps_listener_open(&daemon->listener, plan, &unix_plan, &error);
         int signal_number;
 
         if (status == RPS_OK) {
@@ -145,6 +158,9 @@ open_listener(struct rps_daemon *daemon, const struct rps_listen_plan *plan)
         }
         if (status != RPS_E_RETRY_LATER) {
             rps_log(RPS_LOG_ERROR, "listen_failed", "%s", error.text);
+            if (status != RPS_E_INVAL) { /* the Unix socket's folder */
+                return RPS_EXIT_USAGE;
+            }
             return daemon->options->bind != NULL &&
                                    daemon->options->bind[0] != '\0'
                            ? RPS_EXIT_USAGE
@@ -227,7 +243,7 @@ create_service(struct rps_daemon *daemon)
     const struct rps_cluster *cluster = &options->cluster;
     struct rps_error error = {.text = ""};
     struct rps_service_options settings = {
-            .ps_index = cluster->role == RPS_ROLE_PS ? cluster->index : 0,
+            .ps_index = own_index(cluster),
             .ps_count = cluster->ps_count > 0 ? cluster->ps_count : 1,
             .job_id = options->job_id,
             .job_seed = options->job_seed,
@@ -238,6 +254,7 @@ create_service(struct rps_daemon *daemon)
             .checkpoint_dir = checkpoint_dir(options),
             .step_bytes_max = options->step_bytes_max,
             .step_timeout_ms = (uint32_t)(options->step_timeout * 1000.0),
+            .client_ttl_ms = (uint64_t)(options->client_ttl * 1000.0),
             .background = true,
             .memory_limit = options->memory_limit,
             .numa = options->numa,
@@ -260,6 +277,14 @@ create_service(struct rps_daemon *daemon)
         rps_log(RPS_LOG_ERROR, "start_failed", "%s", error.text);
         return RPS_EXIT_INTERNAL;
     }
+    if (strcmp(options->start_from, "newest") == 0) {
+        status = rps_service_load_newest(daemon->service, &error);
+    }
+    if (status != RPS_OK) {
+        rps_log(RPS_LOG_ERROR, "start_failed", "--start-from newest: %s",
+                error.text);
+        return status == RPS_E_INVAL ? RPS_EXIT_USAGE : RPS_EXIT_CHECKPOINT_DIR;
+    }
     daemon->shared.service = daemon->service;
     return RPS_EXIT_OK;
 }
@@ -279,12 +304,27 @@ loops_wanted(uint64_t asked)
                                             : RPS_LOOPS_AUTO_MAX;
 }
 
+/* They count in memory_limit: a quarter of it, unless somebody chose. */
+static uint64_t
+buffers_max(const struct rps_options *options)
+{
+    const uint64_t quarter = options->memory_limit / 4;
+
+    if (quarter == 0 || rps_option_given(options, "buffers_max") ||
+            quarter > options->buffers_max) {
+        return options->buffers_max;
+    }
+    return quarter > BUFFERS_BYTES_MIN ? quarter : BUFFERS_BYTES_MIN;
+}
+
 static int
 start_loops(struct rps_daemon *daemon)
 {
     struct rps_error error = {.text = ""};
     uint32_t wanted = loops_wanted(daemon->options->loops);
 
+    daemon->shared.buffers_max = buffers_max(daemon->options);
+    daemon->shared.loop_buffers_max = daemon->shared.buffers_max / wanted;
     daemon->shared.greeters_max =
             (uint32_t)(daemon->options->handshakes_max + wanted - 1) / wanted;
     for (uint32_t i = 0; i < wanted; i++) {
@@ -309,6 +349,7 @@ say_started(const struct rps_daemon *daemon)
     const struct rps_options *options = daemon->options;
     const struct rps_cluster *cluster = &options->cluster;
     const char *dir = checkpoint_dir(options);
+    const char *unix_path = rps_listener_unix_path(daemon->listener);
     const char *chief = "none";
 
     if (cluster->chief_address != NULL) {
@@ -320,12 +361,13 @@ say_started(const struct rps_daemon *daemon)
             "address=%s role=%s index=%" PRIu32 " n_ps=%" PRIu32
             " chief=%s own_address=%s fingerprint=%016" PRIx64
             " job_id=%s checkpoint_dir=%s loops=%" PRIu32
-            " auth=%s admin=%s version=%s",
+            " auth=%s unix=%s admin=%s version=%s",
             rps_listener_text(daemon->listener), rps_role_str(cluster->role),
             cluster->index, cluster->ps_count, chief,
             cluster->own_address != NULL ? cluster->own_address : "none",
             cluster->fingerprint, options->job_id, dir != NULL ? dir : "none",
             daemon->loop_count, rps_access_str(&daemon->access),
+            unix_path != NULL ? unix_path : "off",
             daemon->admin != NULL ? rps_admin_address(daemon->admin) : "off",
             RPS_VERSION);
 }
@@ -657,6 +699,8 @@ rps_daemon_run(const struct rps_options *options, rps_reread_fn *reread)
     raise_file_limit(options->connections_max);
     rps_huge_pages_check(RPS_HUGE_PAGES_SETTING);
     daemon.shared.access = &daemon.access;
+    daemon.shared.ring_bytes = options->shm_ring;
+    daemon.shared.memory_limit = options->memory_limit;
     daemon.shared.connections_max =
             options->connections_max < UINT32_MAX - RPS_CONN_SURPLUS_MAX
                     ? (uint32_t)options->connections_max

@@ -2,6 +2,7 @@
 #include "server/daemon/listener.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "server/daemon/peer_log.h"
 
@@ -21,11 +22,13 @@
 #define KEEPALIVE_IDLE_S     60
 #define KEEPALIVE_INTERVAL_S 15
 #define KEEPALIVE_PROBES     4
+#define USER_TIMEOUT_MS      120000 /* what is sent, and not acknowledged */
 
 struct rps_listener {
     int fds[RPS_LISTEN_MAX];
-    struct event *events[RPS_LISTEN_MAX];
+    struct event *events[RPS_LISTEN_MAX + 1]; /* the last: the Unix socket's */
     uint32_t count;
+    struct rps_unix_listener near; /* fd -1: none */
     uint16_t port;
     char text[RPS_ADDRESS_TEXT_BYTES];
     struct event *resume; /* ends a pause */
@@ -45,7 +48,7 @@ bind_failure(const struct sockaddr_storage *address, socklen_t length, int code,
             "cannot listen on %s: %s", text, strerror(code));
 }
 
-/* Opens one socket; *fd_out is -1 where an optional family is missing. */
+/* Binds one socket; *fd_out is -1 where an optional family is missing. */
 static rps_status
 open_one(const struct rps_listen_address *where, uint16_t port, int *fd_out,
         struct rps_error *error)
@@ -69,8 +72,7 @@ open_one(const struct rps_listen_address *where, uint16_t port, int *fd_out,
     if (storage.ss_family == AF_INET6) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
     }
-    if (bind(fd, (const struct sockaddr *)&storage, where->length) == 0 &&
-            listen(fd, BACKLOG) == 0) {
+    if (bind(fd, (const struct sockaddr *)&storage, where->length) == 0) {
         *fd_out = fd;
         return RPS_OK;
     }
@@ -85,14 +87,17 @@ open_one(const struct rps_listen_address *where, uint16_t port, int *fd_out,
 static void
 close_all(struct rps_listener *listener)
 {
-    for (uint32_t i = 0; i < listener->count; i++) {
+    for (uint32_t i = 0; i <= RPS_LISTEN_MAX; i++) {
         if (listener->events[i] != NULL) {
             event_free(listener->events[i]);
         }
-        close(listener->fds[i]);
         listener->events[i] = NULL;
     }
+    for (uint32_t i = 0; i < listener->count; i++) {
+        close(listener->fds[i]);
+    }
     listener->count = 0;
+    rps_unix_listener_close(&listener->near);
 }
 
 /* The first socket settles the port, the others follow it. */
@@ -115,8 +120,7 @@ open_all(struct rps_listener *listener, const struct rps_listen_plan *plan,
         if (fd < 0) {
             continue;
         }
-        listener->fds[listener->count] = fd;
-        listener->events[listener->count++] = NULL;
+        listener->fds[listener->count++] = fd;
         if (listener->count == 1 &&
                 getsockname(fd, (struct sockaddr *)&bound, &length) == 0) {
             listener->port = rps_address_port(&bound);
@@ -129,9 +133,48 @@ open_all(struct rps_listener *listener, const struct rps_listen_plan *plan,
     return RPS_OK;
 }
 
+/* Without it who is near comes by TCP: that is no reason not to serve, but
+ * for those who asked for it. */
+static rps_status
+open_near(struct rps_listener *listener, const struct rps_unix_plan *plan,
+        struct rps_error *error)
+{
+    const bool asked =
+            plan != NULL && plan->unix_dir != NULL && plan->unix_dir[0] != '\0';
+    rps_status status;
+
+    if (plan == NULL || rps_unix_is_off(plan->unix_dir)) {
+        return RPS_OK;
+    }
+    status = rps_unix_listen(
+            &listener->near, plan, listener->port, BACKLOG, error);
+    if (status == RPS_OK || asked) {
+        return status;
+    }
+    rps_log(RPS_LOG_WARN, "unix_off",
+            "%s; going on without a Unix socket: who is on this host comes by "
+            "TCP, too (give --unix-dir FOLDER, or --unix-dir off)",
+            error->text);
+    return RPS_OK;
+}
+
+static rps_status
+listen_all(struct rps_listener *listener, struct rps_error *error)
+{
+    for (uint32_t i = 0; i < listener->count; i++) {
+        if (listen(listener->fds[i], BACKLOG) != 0) {
+            return rps_fail(error,
+                    errno == EADDRINUSE ? RPS_E_RETRY_LATER : RPS_E_INVAL,
+                    "cannot listen on %s: %s", listener->text, strerror(errno));
+        }
+    }
+    return RPS_OK;
+}
+
 rps_status
 rps_listener_open(struct rps_listener **listener_out,
-        const struct rps_listen_plan *plan, struct rps_error *error)
+        const struct rps_listen_plan *plan,
+        const struct rps_unix_plan *unix_plan, struct rps_error *error)
 {
     struct rps_listener *listener = calloc(1, sizeof(*listener));
     rps_status status = RPS_E_RETRY_LATER;
@@ -141,8 +184,18 @@ rps_listener_open(struct rps_listener **listener_out,
     if (listener == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "no memory for the listener");
     }
+    listener->near.fd = -1;
     while (status == RPS_E_RETRY_LATER && tries-- > 0) {
         status = open_all(listener, plan, error);
+        if (status == RPS_OK) {
+            status = open_near(listener, unix_plan, error);
+        }
+        if (status == RPS_OK) {
+            status = listen_all(listener, error);
+        }
+        if (status != RPS_OK) {
+            close_all(listener);
+        }
     }
     if (status != RPS_OK) {
         free(listener);
@@ -164,6 +217,12 @@ rps_listener_text(const struct rps_listener *listener)
     return listener->text;
 }
 
+const char *
+rps_listener_unix_path(const struct rps_listener *listener)
+{
+    return listener->near.fd >= 0 ? listener->near.address.sun_path : NULL;
+}
+
 static void
 set_options(int fd)
 {
@@ -171,12 +230,15 @@ set_options(int fd)
     int idle = KEEPALIVE_IDLE_S;
     int interval = KEEPALIVE_INTERVAL_S;
     int probes = KEEPALIVE_PROBES;
+    int unanswered_ms = USER_TIMEOUT_MS;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms,
+            sizeof(unanswered_ms));
 }
 
 /* Out of descriptors: a ready listener would spin, so it rests a while. */
@@ -187,8 +249,10 @@ pause_accepting(struct rps_listener *listener, int code)
 
     rps_peer_log(
             RPS_LOG_WARN, "accept_failed", "cannot accept: %s", strerror(code));
-    for (uint32_t i = 0; i < listener->count; i++) {
-        event_del(listener->events[i]);
+    for (uint32_t i = 0; i <= RPS_LISTEN_MAX; i++) {
+        if (listener->events[i] != NULL) {
+            event_del(listener->events[i]);
+        }
     }
     evtimer_add(listener->resume, &wait);
 }
@@ -200,15 +264,43 @@ on_resume(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
-    for (uint32_t i = 0; i < listener->count; i++) {
-        event_add(listener->events[i], NULL);
+    for (uint32_t i = 0; i <= RPS_LISTEN_MAX; i++) {
+        if (listener->events[i] != NULL) {
+            event_add(listener->events[i], NULL);
+        }
     }
+}
+
+/* False: it is not for us, and closed. */
+static bool
+name_peer(const struct rps_listener *listener, int accepted,
+        const struct sockaddr_storage *peer, socklen_t length, bool near,
+        char text[RPS_ADDRESS_TEXT_BYTES])
+{
+    struct rps_unix_peer who;
+    struct rps_error error = {.text = ""};
+
+    if (!near) {
+        set_options(accepted);
+        rps_address_text((const struct sockaddr *)peer, length, text);
+        return true;
+    }
+    if (rps_unix_peer_check(accepted, &who, &error) != RPS_OK) {
+        rps_peer_log(RPS_LOG_WARN, "connection_refused", "%s: %s; closed",
+                listener->near.address.sun_path, error.text);
+        close(accepted);
+        return false;
+    }
+    rps_unix_widen(accepted);
+    snprintf(text, RPS_ADDRESS_TEXT_BYTES, "unix:%ld", (long)who.pid);
+    return true;
 }
 
 static void
 on_connection(evutil_socket_t fd, short what, void *context)
 {
     struct rps_listener *listener = context;
+    const bool near = fd == listener->near.fd;
 
     (void)what;
     for (int n = 0; n < TURN_ACCEPT_MAX; n++) {
@@ -225,9 +317,10 @@ on_connection(evutil_socket_t fd, short what, void *context)
             }
             return; /* nobody there, or gone again before we came */
         }
-        set_options(accepted);
-        rps_address_text((struct sockaddr *)&peer, length, text);
-        rps_loop_give(listener->loops[listener->next], accepted, text);
+        if (!name_peer(listener, accepted, &peer, length, near, text)) {
+            continue;
+        }
+        rps_loop_give(listener->loops[listener->next], accepted, text, near);
         listener->next = (listener->next + 1) % listener->loop_count;
     }
 }
@@ -242,9 +335,15 @@ rps_listener_start(struct rps_listener *listener, struct event_base *base,
     if (listener->resume == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "no memory for the listener");
     }
-    for (uint32_t i = 0; i < listener->count; i++) {
-        listener->events[i] = event_new(base, listener->fds[i],
-                EV_READ | EV_PERSIST, on_connection, listener);
+    for (uint32_t i = 0; i <= RPS_LISTEN_MAX; i++) {
+        int fd = i < listener->count ? listener->fds[i] : -1;
+
+        fd = i == RPS_LISTEN_MAX ? listener->near.fd : fd;
+        if (fd < 0) {
+            continue;
+        }
+        listener->events[i] = event_new(
+                base, fd, EV_READ | EV_PERSIST, on_connection, listener);
         if (listener->events[i] == NULL ||
                 event_add(listener->events[i], NULL) != 0) {
             return rps_fail(error, RPS_E_NOMEM, "no memory for the listener");

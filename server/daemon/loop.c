@@ -28,6 +28,7 @@ struct mail {
     struct mail *next;
     enum mail_kind kind;
     int fd;                /* SOCKET */
+    bool near;             /* SOCKET: a Unix one */
     char peer[PEER_BYTES]; /* SOCKET */
     struct rps_conn *conn; /* REPLY */
     uint8_t *frame;        /* REPLY, owned */
@@ -45,14 +46,16 @@ struct rps_loop {
     bool started;
     int wake_fd;
 
-    atomic_bool some_broken; /* a reply found no memory for its letter */
+    atomic_bool some_broken; /* a connection is broken, or superseded */
     pthread_mutex_t lock;
     struct mail *first; /* lock */
     struct mail *last;  /* lock */
 
     /* loop thread only */
     struct rps_conn *conns;
+    uint32_t rings;
     struct rps_greeters greeters;
+    struct rps_loop_memory memory;
     struct mail drain_mail; /* so that neither needs memory when it is due */
     struct mail stop_mail;
     bool draining;
@@ -98,6 +101,18 @@ rps_loop_conns(struct rps_loop *loop)
     return &loop->conns;
 }
 
+uint32_t *
+rps_loop_rings(struct rps_loop *loop)
+{
+    return &loop->rings;
+}
+
+struct rps_loop_memory *
+rps_loop_memory(struct rps_loop *loop)
+{
+    return &loop->memory;
+}
+
 struct rps_greeters *
 rps_loop_greeters(struct rps_loop *loop)
 {
@@ -130,7 +145,7 @@ post(struct rps_loop *loop, struct mail *mail)
 }
 
 void
-rps_loop_give(struct rps_loop *loop, int fd, const char *peer)
+rps_loop_give(struct rps_loop *loop, int fd, const char *peer, bool near)
 {
     struct rps_loops_shared *shared = loop->shared;
     struct mail *mail = NULL;
@@ -151,8 +166,16 @@ rps_loop_give(struct rps_loop *loop, int fd, const char *peer)
     }
     mail->kind = MAIL_SOCKET;
     mail->fd = fd;
+    mail->near = near;
     strncpy(mail->peer, peer, sizeof(mail->peer) - 1);
     post(loop, mail);
+}
+
+void
+rps_loop_look(struct rps_loop *loop)
+{
+    atomic_store(&loop->some_broken, true);
+    ring(loop->wake_fd);
 }
 
 void
@@ -164,8 +187,7 @@ rps_loop_mail_reply(struct rps_loop *loop, struct rps_conn *conn,
     if (mail == NULL) {
         free(frame);
         rps_conn_break(conn);
-        atomic_store(&loop->some_broken, true);
-        ring(loop->wake_fd);
+        rps_loop_look(loop);
         return;
     }
     mail->kind = MAIL_REPLY;
@@ -266,6 +288,9 @@ on_tick(evutil_socket_t fd, short what, void *context)
     (void)what;
     rps_stat_set(&loop->stats->lag_ns, now_ns > due_ns ? now_ns - due_ns : 0);
     rps_stat_set(&loop->stats->tick_ns, now_ns);
+    if (rps_loop_is_short(loop)) {
+        each_conn(loop, rps_conn_look_at_memory);
+    }
 }
 
 /* Takes one letter; false when the box is empty. */
@@ -295,7 +320,7 @@ welcome(struct rps_loop *loop, const struct mail *mail)
         atomic_fetch_sub(&loop->shared->connections, 1);
         return;
     }
-    if (!rps_conn_open(loop, mail->fd, mail->peer)) {
+    if (!rps_conn_open(loop, mail->fd, mail->peer, mail->near)) {
         rps_peer_log(RPS_LOG_WARN, "connection_dropped", "%s: no memory",
                 mail->peer);
     }
@@ -430,6 +455,7 @@ rps_loop_start(struct rps_loop **loop_out, uint32_t index,
     }
     pthread_mutex_init(&loop->lock, NULL);
     loop->shared = shared;
+    loop->memory.max = shared->loop_buffers_max;
     loop->wake_fd = -1;
     loop->drain_mail.kind = MAIL_DRAIN;
     loop->stop_mail.kind = MAIL_STOP;

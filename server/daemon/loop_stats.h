@@ -16,6 +16,7 @@
 #include "proto/frame.h"
 
 #include <recps/status.h>
+#include <recps/types.h>
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -53,6 +54,7 @@ enum rps_refused {
     RPS_REFUSED_HANDSHAKES, /* the oldest of too many without HELLO */
     RPS_REFUSED_TLS,        /* its handshake, its records, or none at all */
     RPS_REFUSED_MEMORY,
+    RPS_REFUSED_STALLED, /* held memory that others waited for */
     RPS_REFUSED_COUNT
 };
 
@@ -61,9 +63,13 @@ struct rps_loop_stats {
     _Atomic uint64_t sent_bytes;
     _Atomic uint64_t accepted; /* connections */
     _Atomic uint64_t refused[RPS_REFUSED_COUNT];
+    _Atomic uint64_t open[RPS_TRANSPORT_COUNT]; /* connections, now */
+    _Atomic uint64_t ring_bytes;   /* shared memory of connections, now */
     _Atomic uint64_t pending;      /* requests without an answer, now */
     _Atomic uint64_t parked;       /* of them, those that wait for others */
     _Atomic uint64_t unsent_bytes; /* of replies, now */
+    _Atomic uint64_t held_bytes;   /* of buffers, now */
+    _Atomic uint64_t waiting;      /* connections that wait for memory, now */
     _Atomic uint64_t tick_ns;      /* when the loop last turned its clock */
     _Atomic uint64_t lag_ns;       /* how late that was */
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The built programs, and a recpsd that a test starts and stops."""
+import atexit
 import http.client
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -48,6 +50,14 @@ def has_openssl():
     return "without OpenSSL" not in run.stderr
 
 
+def unix_folder():
+    """Where the sockets of this run's servers lie: killed ones leave theirs."""
+    if not hasattr(unix_folder, "made"):
+        unix_folder.made = tempfile.mkdtemp(prefix="recps-unix-")
+        atexit.register(shutil.rmtree, unix_folder.made, ignore_errors=True)
+    return unix_folder.made
+
+
 def environment(**more):
     """Ours, without what would change what a program does.
 
@@ -56,6 +66,7 @@ def environment(**more):
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("TF_CONFIG", "RECPS_"))}
     env["RECPS_ADMIN"] = "off"
+    env["RECPS_UNIX_DIR"] = unix_folder()
     env.update(more)
     return {k: v for k, v in env.items() if v is not None}
 

@@ -310,7 +310,7 @@ def test_older_versions_of_tls_are_refused(pki, mutual):
 
 
 def test_a_plain_client_is_told_that_the_server_speaks_tls(pki, mutual):
-    refused(ping(mutual.port), "speaks TLS", "--tls-ca")
+    refused(ping(mutual.port, "--transport", "tcp"), "speaks TLS", "--tls-ca")
     mutual.wait_for_log("tls_failed")
 
 
@@ -463,7 +463,7 @@ def test_over_tls_the_metrics_count_the_bytes_of_frames(pki):
             assert after[1] - before[1] == answers
         assert found("recps_connections_refused_total",
                      reason="tls_failed") == 0
-        refused(ping(server.port), "speaks TLS")
+        refused(ping(server.port, "--transport", "tcp"), "speaks TLS")
         with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
             sock.sendall(b"\0" * 64)
             while sock.recv(4096):

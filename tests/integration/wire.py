@@ -7,9 +7,12 @@ honest client sends.
 import hashlib
 import hmac
 import json
+import mmap
 import os
+import select
 import socket
 import struct
+import time
 
 MAGIC = 0x31535052
 HEADER = struct.Struct("<IHHIIQQQQIIiI")
@@ -19,15 +22,15 @@ BODY_MAX = 16 << 20
 HELLO, GET_TABLE, LOOKUP, PUSH, STEP_END = 1, 2, 4, 6, 7
 ALTER_TABLE, ERASE, EVICT, DROP, HOT_KEYS, SCAN = 3, 10, 13, 14, 16, 17
 APPLY, SAVE, RESTORE, STAT, SHUTDOWN, PING = 8, 11, 12, 15, 20, 21
-AUTH, LOG_LEVEL, CANCEL = 22, 23, 24
+SHM_ATTACH, AUTH, LOG_LEVEL, CANCEL = 19, 22, 23, 24
 REPLY, MORE, BODY_XXH3, READ_ONLY, WISH = 1, 2, 4, 8, 16
 KEYS, COUNTS, OFFSETS, ROWS, META, TEXT, PROOF = 1, 2, 3, 4, 7, 9, 10
 INDEX = 11
 F32, F16, BF16, I8 = 0, 1, 2, 3  # value types of rows
 
 OK, INVAL, LIMIT, MISMATCH, NOT_FOUND = 0, -1, -3, -4, -5
-DEADLINE, CANCELED = -9, -11
-RETRY_LATER, UNSUPPORTED, NO_AUTH, UNREACHABLE = -8, -12, -15, -18
+RETRY_LATER, DEADLINE, TIMEOUT, CANCELED = -8, -9, -10, -11
+UNSUPPORTED, NO_AUTH, UNREACHABLE = -12, -15, -18
 
 P1, P2, P3, P4, P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 MASK = 0xFFFFFFFF
@@ -161,11 +164,17 @@ class Reply:
 
 
 class Connection:
-    """One TCP connection that speaks frames, or anything else."""
+    """One connection that speaks frames, or anything else: over TCP to a
+    port, or over a Unix socket to a path."""
 
     def __init__(self, port, timeout=20, host="127.0.0.1", tls=None):
-        self.sock = socket.create_connection((host, port), timeout)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if isinstance(port, os.PathLike):
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(timeout)
+            self.sock.connect(str(port))
+        else:
+            self.sock = socket.create_connection((host, port), timeout)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:  # an ssl.SSLContext
             self.sock = tls.wrap_socket(self.sock, server_hostname=host)
         self.last_id = 0
@@ -254,3 +263,113 @@ class Connection:
         reply = self.call(GET_TABLE, [text(words)])
         assert reply.status == OK, reply.text
         return int(reply.json["table_id"], 16)
+
+
+CONTROL = 65536
+FOR_DATA, FOR_ROOM = 1, 2
+
+
+class Ring(Connection):
+    """A greeted connection over a Unix socket, from SHM_ATTACH on: frames go
+    through memory, as proto/PROTOCOL.md has it."""
+
+    def __init__(self, connection):
+        self.sock, self.last_id = connection.sock, connection.last_id
+        self.send_over_socket = connection.send
+        self.last_id += 1
+        connection.send(frame(SHM_ATTACH, [], self.last_id))
+        raw, fds, _, _ = socket.recv_fds(self.sock, 64, 3)
+        reply = Reply(raw, connection._exactly(HEADER.unpack(raw)[4]))
+        assert reply.status == OK, reply.text
+        self.size = reply.json["ring_bytes"]
+        self.memory_fd, self.bell_fd, self.pipe_fd = fds
+        self.memory = mmap.mmap(self.memory_fd, CONTROL + 2 * self.size)
+        self.taken = self.written = 0
+
+    # what a side writes: tail, head, sleeps; first the server's, then ours
+    def word(self, side, which, value=None):
+        at = 384 * (side == "client") + {"tail": 0, "head": 128,
+                                         "sleeps": 256}[which]
+        form = "<I" if which == "sleeps" else "<Q"
+        if value is None:
+            return struct.unpack_from(form, self.memory, at)[0]
+        struct.pack_into(form, self.memory, at, value)
+        return value
+
+    def ring_bell(self):
+        os.write(self.bell_fd, struct.pack("<Q", 1))
+
+    def wake(self, reason):
+        if self.word("server", "sleeps") & reason:
+            self.word("server", "sleeps", 0)
+            self.ring_bell()
+
+    def close(self):
+        self.memory.close()
+        os.close(self.memory_fd)
+        os.close(self.bell_fd)
+        os.close(self.pipe_fd)
+        self.sock.close()
+
+    def copy_in(self, data):
+        """To the ring's back, round its end; not published."""
+        at = self.written % self.size
+        first = data[:self.size - at]
+        self.memory[CONTROL + at:CONTROL + at + len(first)] = first
+        rest = data[len(first):]
+        self.memory[CONTROL:CONTROL + len(rest)] = rest
+
+    def publish(self, n):
+        self.written += (n + 63) // 64 * 64
+        self.word("client", "tail", self.written)
+        self.wake(FOR_DATA)
+
+    def room(self):
+        return self.size - (self.written - self.word("server", "head"))
+
+    def send(self, data):
+        while data:
+            n = min(len(data), self.wait(self.room, FOR_ROOM))
+            self.copy_in(data[:n])
+            self.publish(n)
+            data = data[n:]
+
+    def has(self):
+        return self.word("server", "tail") - self.taken
+
+    def wait(self, look, reason, timeout=20):
+        """What look() answers once that is true; we sleep for a bell."""
+        end = time.monotonic() + timeout
+        while not look():
+            self.word("client", "sleeps", reason)
+            if look():
+                break
+            if not select.select([self.pipe_fd], [], [],
+                                 end - time.monotonic())[0]:
+                raise TimeoutError("no bell")
+            if not os.read(self.pipe_fd, 4096) and not look():
+                raise EOFError("the server closed")
+        self.word("client", "sleeps", 0)
+        return look()
+
+    def _exactly(self, n):
+        data = b""
+        while len(data) < n:
+            part = min(n - len(data), self.wait(self.has, FOR_DATA))
+            at = CONTROL + self.size + self.taken % self.size
+            part = min(part, CONTROL + 2 * self.size - at)
+            data += self.memory[at:at + part]
+            self.taken += part
+            if self.taken % 64 == 0:
+                self.release()
+        return data
+
+    def release(self):
+        self.taken = (self.taken + 63) // 64 * 64
+        self.word("client", "head", self.taken)
+        self.wake(FOR_ROOM)
+
+    def receive(self):
+        reply = super().receive()
+        self.release()
+        return reply

@@ -571,6 +571,8 @@
     facts("connections", [
       ["Open", `${count(get("connections"))} of ` +
         count(get("connections_limit"))],
+      ...look.all("recps_transport_connections").map(({ labels, value }) => [
+        `Over ${labels.get("transport") || "?"}`, count(value), exact(value)]),
       ["Served so far", ...figure(get("connections_accepted_total"), count)],
       ["Requests in hand", ...queue("requests")],
       ["Of them waiting for others", ...queue("parked")],
@@ -593,6 +595,7 @@
       ["Of them, indices", ...figure(get("recps_table_index_bytes"), bytes)],
       ["Of them, admission",
         ...figure(get("recps_table_admission_bytes"), bytes)],
+      ["Shared with clients", ...figure(get("recps_shm_bytes"), bytes)],
       ["Limit of the tables",
         ...figure(get("recps_memory_limit_bytes"), none)],
       ["Process, in RAM",

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Servers for client tests: none (embedded), or real recpsd processes on
- * loopback ports. They die with the test. With RECPS_TEST_ACCESS in the
- * environment they ask for a token and certificates.
+ * loopback ports. They die with the test. In the environment:
+ * RECPS_TEST_ACCESS: they ask for a token and certificates;
+ * RECPS_TEST_TRANSPORT: how they are reached, tcp if it is not there;
+ * RECPS_TEST_LEAN: tests with no server and with two are skipped.
  */
 #ifndef RPS_TESTS_UNIT_CLIENT_SERVERS_H
 #define RPS_TESTS_UNIT_CLIENT_SERVERS_H
@@ -12,7 +14,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#define SERVERS_MAX 3
+#define SERVERS_MAX        3
+#define SERVERS_RING_BYTES (128u << 10) /* large frames go in pieces */
 
 struct servers {
     uint32_t count; /* 0: embedded */

@@ -2,19 +2,25 @@
 /*
  * A server that lies. It answers HELLO and tables as it should, and a lookup
  * or a scan with one thing wrong: the client must refuse all of it, keep the
- * caller's array as it was and close the connection.
+ * caller's array as it was and close the connection. It lies over TCP, or over
+ * what RECPS_TEST_TRANSPORT names.
  */
 #include "base/hash.h"
+#include "base/unix_socket.h"
 #include "proto/message.h"
+#include "proto/ring.h"
 #include "tests/unit/client/servers.h"
 #include "tests/unit/suite.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,14 +54,111 @@ enum lie {
 struct liar {
     int listen_fd;
     char hosts[32];
+    char dir[64]; /* of its Unix socket; "": TCP */
+    struct sockaddr_un near;
     enum lie lie;
     char taken_back[64]; /* the text of a CANCEL */
 };
 
+/* The liar's thread alone; one connection a test. */
+static struct rps_ring ring;
+static int client_bell = -1;
+
+#define RING_BYTES ((uint64_t)RPS_RING_BYTES_MIN)
+
+static bool
+read_ring(int fd, uint8_t *bytes, size_t n)
+{
+    struct rps_error error;
+    size_t there = 0;
+    char byte;
+
+    for (;;) {
+        ck_assert_int_eq(rps_ring_has(&ring, &there, &error), RPS_OK);
+        if (there >= n) {
+            rps_ring_take(&ring, bytes, n);
+            rps_ring_release(&ring);
+            return true;
+        }
+        if (recv(fd, &byte, 1, MSG_DONTWAIT) == 0) {
+            return false;
+        }
+        (void)usleep(50);
+    }
+}
+
+static void
+send_ring(const uint8_t *frame, size_t n)
+{
+    memcpy(rps_ring_back(&ring), frame, n);
+    rps_ring_publish(&ring, n);
+    if (rps_ring_wakes(&ring, RPS_RING_FOR_DATA)) {
+        (void)!write(client_bell, "", 1);
+    }
+}
+
 static bool
 read_all(int fd, uint8_t *bytes, size_t n)
 {
+    if (ring.map != NULL) {
+        return read_ring(fd, bytes, n);
+    }
     return recv(fd, bytes, n, MSG_WAITALL) == (ssize_t)n;
+}
+
+/* The answer to SHM_ATTACH, with the descriptors. */
+static void
+send_rights(int fd, void *frame, size_t n, const int fds[RPS_RING_FDS])
+{
+    struct iovec vector = {.iov_base = frame, .iov_len = n};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(RPS_RING_FDS * sizeof(int))];
+    } control = {.bytes = ""};
+    struct msghdr message = {.msg_iov = &vector,
+            .msg_iovlen = 1,
+            .msg_control = control.bytes,
+            .msg_controllen = sizeof(control.bytes)};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(RPS_RING_FDS * sizeof(int));
+    memcpy(CMSG_DATA(rights), fds, RPS_RING_FDS * sizeof(int));
+    ck_assert_int_eq(sendmsg(fd, &message, MSG_NOSIGNAL), (ssize_t)n);
+}
+
+static void
+attach(int fd, const struct rps_header *header)
+{
+    char words[64];
+    uint8_t *frame = NULL;
+    size_t n = 0;
+    struct rps_error error;
+    int ends[2];
+    int fds[RPS_RING_FDS] = {
+            memfd_create("liar", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+            eventfd(0, EFD_CLOEXEC)};
+
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    fds[2] = ends[0];
+    client_bell = ends[1];
+
+    (void)snprintf(words, sizeof(words), "{\"ring_bytes\":%llu}",
+            (unsigned long long)RING_BYTES);
+    ck_assert_int_eq(
+            ftruncate(fds[0], (off_t)rps_ring_file_bytes(RING_BYTES)), 0);
+    ck_assert_int_eq(fcntl(fds[0], F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    ck_assert_int_eq(
+            rps_ring_map(&ring, fds[0], RING_BYTES, RPS_RING_SERVER, &error),
+            RPS_OK);
+    ck_assert_int_eq(
+            rps_reply_text(header, RPS_OK, words, 0, 0, &frame, &n), RPS_OK);
+    send_rights(fd, frame, n, fds);
+    free(frame);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+    (void)close(fds[2]);
 }
 
 static void
@@ -72,7 +175,11 @@ send_built(int fd, struct rps_builder *builder, enum lie lie)
     } else if (lie == LIE_HALF_A_FRAME) {
         n /= 2;
     }
-    (void)send(fd, frame, n, MSG_NOSIGNAL);
+    if (ring.map != NULL) {
+        send_ring(frame, n);
+    } else {
+        (void)send(fd, frame, n, MSG_NOSIGNAL);
+    }
     free(frame);
 }
 
@@ -146,6 +253,16 @@ answer_scan(int fd, struct rps_header header, enum lie lie)
     send_built(fd, &builder, lie);
 }
 
+static void
+answer_table(int fd, struct rps_header header)
+{
+    char text[64];
+
+    (void)snprintf(text, sizeof(text), "{\"table_id\":\"%016llx\"}",
+            (unsigned long long)rps_table_id("emb"));
+    answer_text(fd, header, text);
+}
+
 /* One request; false: hang up. */
 static bool
 serve_one(int fd, struct liar *liar)
@@ -173,16 +290,15 @@ serve_one(int fd, struct liar *liar)
     case RPS_OP_HELLO:
         answer_text(fd, header,
                 "{\"version\":1,\"epoch\":0,\"ps_count\":1,\"ps_index\":0,"
-                "\"route_version\":1,\"last_number\":\"0\"}");
+                "\"route_version\":1,\"last_number\":\"0\","
+                "\"incarnation\":\"00000000000000aa\"}");
         return true;
-    case RPS_OP_GET_EMBEDDING_TABLE: {
-        char text[64];
-
-        (void)snprintf(text, sizeof(text), "{\"table_id\":\"%016llx\"}",
-                (unsigned long long)rps_table_id("emb"));
-        answer_text(fd, header, text);
+    case RPS_OP_SHM_ATTACH:
+        attach(fd, &header);
         return true;
-    }
+    case RPS_OP_GET_EMBEDDING_TABLE:
+        answer_table(fd, header);
+        return true;
     case RPS_OP_STAT: /* not answered */
         return true;
     case RPS_OP_CANCEL: {
@@ -227,7 +343,40 @@ serve(void *context)
     while (serve_one(fd, liar)) {
     }
     (void)close(fd);
+    if (ring.map != NULL) {
+        (void)close(client_bell);
+    }
+    rps_ring_unmap(&ring);
     return NULL;
+}
+
+/* In a folder of its own, where a PS with this port would be. */
+static void
+listen_near(struct liar *liar)
+{
+    struct rps_error error;
+
+    (void)snprintf(liar->dir, sizeof(liar->dir), "/tmp/recps-liar-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(liar->dir));
+    ck_assert_int_eq(
+            rps_unix_address(&liar->near, liar->dir, "recps", 0, 7, &error),
+            RPS_OK);
+    liar->listen_fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    ck_assert_int_eq(bind(liar->listen_fd, (struct sockaddr *)&liar->near,
+                             sizeof(liar->near)),
+            0);
+    ck_assert_int_eq(listen(liar->listen_fd, 1), 0);
+    (void)snprintf(liar->hosts, sizeof(liar->hosts), "127.0.0.1:7");
+}
+
+static void
+stop_listening(struct liar *liar)
+{
+    (void)close(liar->listen_fd);
+    if (liar->dir[0] != '\0') {
+        (void)unlink(liar->near.sun_path);
+        (void)rmdir(liar->dir);
+    }
 }
 
 static void
@@ -238,6 +387,10 @@ listen_as(struct liar *liar, enum lie lie)
     socklen_t bytes = sizeof(address);
 
     *liar = (struct liar){.lie = lie};
+    if (getenv("RECPS_TEST_TRANSPORT") != NULL) {
+        listen_near(liar);
+        return;
+    }
     liar->listen_fd = socket(AF_INET, SOCK_STREAM, 0);
     ck_assert_int_eq(
             bind(liar->listen_fd, (struct sockaddr *)&address, bytes), 0);
@@ -249,12 +402,33 @@ listen_as(struct liar *liar, enum lie lie)
             ntohs(address.sin_port));
 }
 
+/* A liar, and a client that is connected to it. */
+static rps_client *
+open_liar(struct liar *liar, enum lie lie, pthread_t *thread)
+{
+    struct servers servers = {.count = 1};
+
+    listen_as(liar, lie);
+    (void)snprintf(
+            servers.ps_hosts, sizeof(servers.ps_hosts), "%s", liar->hosts);
+    (void)snprintf(servers.dir, sizeof(servers.dir), "%s", liar->dir);
+    ck_assert_int_eq(pthread_create(thread, NULL, serve, liar), 0);
+    return servers_open_chief(&servers);
+}
+
+static void
+close_liar(struct liar *liar, rps_client *client, pthread_t thread)
+{
+    rps_client_close(client);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    stop_listening(liar);
+}
+
 START_TEST(reply_that_does_not_fit_reaches_no_array)
 {
     const uint64_t keys[3] = {1, 2, 1};
     float rows[6] = {7, 7, 7, 7, 7, 7};
     const float before[6] = {7, 7, 7, 7, 7, 7};
-    struct servers servers = {.count = 1};
     struct liar liar;
     rps_client *client;
     rps_embedding_table *table;
@@ -262,11 +436,7 @@ START_TEST(reply_that_does_not_fit_reaches_no_array)
     pthread_t thread;
     rps_status status;
 
-    listen_as(&liar, (enum lie)_i);
-    (void)snprintf(
-            servers.ps_hosts, sizeof(servers.ps_hosts), "%s", liar.hosts);
-    ck_assert_int_eq(pthread_create(&thread, NULL, serve, &liar), 0);
-    client = servers_open_chief(&servers);
+    client = open_liar(&liar, (enum lie)_i, &thread);
     rps_table_spec_init(&spec, "emb", 2, RPS_OPTIMIZER_SGD);
     must(rps_get_embedding_table(client, &spec, &table));
     status = rps_embedding_lookup(table, 3, keys, rows);
@@ -283,32 +453,9 @@ START_TEST(reply_that_does_not_fit_reaches_no_array)
         must_fail(rps_embedding_lookup(table, 3, keys, rows), RPS_E_UNREACHABLE,
                 "stays failed");
     }
-    rps_client_close(client);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    (void)close(liar.listen_fd);
+    close_liar(&liar, client, thread);
 }
 END_TEST
-
-/* A liar, and a client that is connected to it. */
-static rps_client *
-open_liar(struct liar *liar, enum lie lie, pthread_t *thread)
-{
-    struct servers servers = {.count = 1};
-
-    listen_as(liar, lie);
-    (void)snprintf(
-            servers.ps_hosts, sizeof(servers.ps_hosts), "%s", liar->hosts);
-    ck_assert_int_eq(pthread_create(thread, NULL, serve, liar), 0);
-    return servers_open_chief(&servers);
-}
-
-static void
-close_liar(struct liar *liar, rps_client *client, pthread_t thread)
-{
-    rps_client_close(client);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    (void)close(liar->listen_fd);
-}
 
 START_TEST(a_scan_that_does_not_fit_reaches_no_array)
 {
@@ -382,20 +529,25 @@ START_TEST(a_call_that_runs_out_of_time_is_taken_back)
     pthread_t thread;
     rps_client *client = NULL;
     char *json = NULL;
+    bool attached;
 
     listen_as(&liar, LIE_NONE);
     (void)snprintf(
             servers.ps_hosts, sizeof(servers.ps_hosts), "%s", liar.hosts);
+    (void)snprintf(servers.dir, sizeof(servers.dir), "%s", liar.dir);
     ck_assert_int_eq(pthread_create(&thread, NULL, serve, &liar), 0);
     cluster = servers_cluster(&servers, NULL, 0, 1);
     rps_client_options_init(&options);
+    servers_set_access(&servers, &options);
     options.cluster = &cluster;
     options.request_timeout_ms = 50;
     must(rps_client_open(&client, &options));
     rps_cluster_finish(&cluster);
     must_fail(rps_stat_digests(client, 0, &json), RPS_E_TIMEOUT, "STAT");
+    attached = rps_server_transport(client, 0) == RPS_TRANSPORT_SHM;
     close_liar(&liar, client, thread); /* HELLO was request 1 */
-    ck_assert_str_eq(liar.taken_back, "{\"requests\":[\"2\"]}");
+    ck_assert_str_eq(liar.taken_back,
+            attached ? "{\"requests\":[\"3\"]}" : "{\"requests\":[\"2\"]}");
 }
 END_TEST
 

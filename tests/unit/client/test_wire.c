@@ -248,6 +248,62 @@ START_TEST(a_push_of_bags_is_the_clients_own_sum_bit_for_bit)
 }
 END_TEST
 
+/* bytes[1]: of a lookup of bags of so many keys each that the servers pool;
+ * bytes[0]: the client does. */
+static void
+bytes_of_bags(rps_embedding_table *table, uint32_t bags, uint32_t size,
+        uint64_t distinct, uint64_t bytes[2])
+{
+    uint64_t *keys = malloc((size_t)bags * size * sizeof(*keys));
+    uint32_t *offsets = malloc((bags + 1) * sizeof(*offsets));
+    float *rows = malloc((size_t)bags * DIM * sizeof(*rows));
+
+    for (uint32_t i = 0; i < bags * size; i++) {
+        keys[i] = i % distinct;
+    }
+    for (uint32_t i = 0; i <= bags; i++) {
+        offsets[i] = i * size;
+    }
+    for (int there = 0; there < 2; there++) {
+        const rps_lookup lookup = {.table = table,
+                .keys = keys,
+                .key_count = (size_t)bags * size,
+                .offsets = offsets,
+                .bag_count = bags,
+                .pooling = RPS_POOLING_SUM,
+                .flags = there == 1 ? RPS_POOL_ON_SERVER : 0,
+                .rows = rows};
+        rps_traffic before, after;
+
+        rps_client_traffic(client, &before);
+        run_lookups(&lookup, 1);
+        rps_client_traffic(client, &after);
+        bytes[there] = after.sent_bytes + after.received_bytes -
+                       before.sent_bytes - before.received_bytes;
+    }
+    free(keys);
+    free(offsets);
+    free(rows);
+}
+
+/* docs/CLIENT.md: there, if 4 (uses + bags) + bags row < keys row. */
+START_TEST(large_bags_of_distinct_keys_are_smaller_there)
+{
+    rps_embedding_table *table;
+    uint64_t bytes[2];
+
+    if (!begin(_i)) {
+        return;
+    }
+    table = table_of("emb", DIM);
+    bytes_of_bags(table, 10, 500, 5000, bytes);
+    ck_assert_uint_lt(2 * bytes[1], bytes[0]);
+    bytes_of_bags(table, 2000, 3, 100, bytes);
+    ck_assert_uint_lt(2 * bytes[0], bytes[1]);
+    end();
+}
+END_TEST
+
 /* Three uses in two bags of one push are three, as where the client sums. */
 START_TEST(uses_in_bags_count_towards_admission)
 {
@@ -573,6 +629,49 @@ START_TEST(bags_that_exceed_a_frame_are_cut_and_joined_again)
 }
 END_TEST
 
+/* 40000 uses of a row of 8192: more than a server adds up for one frame. */
+START_TEST(a_bag_that_adds_up_too_much_is_cut)
+{
+    enum {
+        WIDE = 8192,
+        N = 40000
+    };
+    const uint32_t offsets[2] = {0, N};
+    uint64_t *keys = calloc(N, sizeof(*keys));
+    float *rows = malloc(WIDE * sizeof(*rows));
+    rps_lookup lookup = {.keys = keys,
+            .key_count = N,
+            .offsets = offsets,
+            .bag_count = 1,
+            .pooling = RPS_POOLING_SUM,
+            .flags = RPS_POOL_ON_SERVER,
+            .rows = rows};
+    rps_traffic before, after;
+    size_t wrong = 0;
+
+    if (begin(_i)) {
+        rps_assign assign = {.keys = keys, .key_count = 1, .rows = rows};
+
+        lookup.table = assign.table = table_of("wide", WIDE);
+        for (size_t c = 0; c < WIDE; c++) {
+            rows[c] = (float)(c % 5);
+        }
+        must(rps_assign_rows(client, &assign));
+        rps_client_traffic(client, &before);
+        run_lookups(&lookup, 1);
+        rps_client_traffic(client, &after);
+        ck_assert_uint_eq(after.requests - before.requests, 2);
+        for (size_t c = 0; c < WIDE; c++) {
+            wrong += rows[c] != (float)(c % 5) * N;
+        }
+        ck_assert_uint_eq(wrong, 0);
+        end();
+    }
+    free(keys);
+    free(rows);
+}
+END_TEST
+
 START_TEST(nothing_in_bags_is_legal_there_too)
 {
     const uint32_t offsets[3] = {0, 0, 2};
@@ -679,6 +778,9 @@ main(void)
             a_call_of_hundreds_of_tables_goes_in_several_frames, 0, LOOPS);
     tcase_add_loop_test(tcase, nothing_in_bags_is_legal_there_too, 0, LOOPS);
     tcase_add_loop_test(tcase, checksums_go_both_ways_when_asked_for, 0, LOOPS);
+    tcase_add_loop_test(
+            tcase, large_bags_of_distinct_keys_are_smaller_there, 0, LOOPS);
+    tcase_add_loop_test(tcase, a_bag_that_adds_up_too_much_is_cut, 1, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -491,15 +491,48 @@ START_TEST(bags_that_would_grow_beyond_a_frame_are_limited)
         many[i] = i;
     }
     answer = send_forms(peer, &header, &wide, &form, 1);
-    check_refused(&answer, RPS_E_LIMIT, "exceed a frame");
+    check_refused(&answer, RPS_E_LIMIT, "rows as floats would exceed");
     header = request_of(peer, RPS_OP_PUSH_GRADIENTS);
     form.rows = row;
     form.value = RPS_VALUE_I8;
     form.row_count = 1;
     form.dim = 8192;
     answer = send_forms(peer, &header, &wide, &form, 1);
-    check_refused(&answer, RPS_E_LIMIT, "exceed a frame");
+    check_refused(&answer, RPS_E_LIMIT, "rows as floats would exceed");
     ck_assert_uint_eq(figure("rows"), 0);
+    free(row);
+    end();
+}
+END_TEST
+
+/* 4 bytes an occurrence on the wire, 8192 additions. */
+START_TEST(bags_that_would_add_up_for_seconds_are_limited)
+{
+    enum {
+        USES = 32769
+    };
+    const uint64_t wide = (begin(), open_table(peer, "wide", 8192));
+    uint32_t *index = calloc(USES, sizeof(*index));
+    uint32_t one[2] = {0, USES};
+    float *row = calloc(8192, sizeof(*row));
+    struct form form = {.keys = keys,
+            .key_count = 1,
+            .index = index,
+            .index_count = USES,
+            .offsets = one,
+            .offset_count = 2};
+    struct rps_header header = request_of(peer, RPS_OP_EMBEDDING_LOOKUP);
+    struct answer answer = send_forms(peer, &header, &wide, &form, 1);
+
+    check_refused(&answer, RPS_E_LIMIT, "occurrences times dim");
+    header = request_of(peer, RPS_OP_PUSH_GRADIENTS);
+    form.rows = row;
+    form.row_count = 1;
+    form.dim = 8192;
+    answer = send_forms(peer, &header, &wide, &form, 1);
+    check_refused(&answer, RPS_E_LIMIT, "occurrences times dim");
+    ck_assert_uint_eq(figure("rows"), 0);
+    free(index);
     free(row);
     end();
 }
@@ -667,6 +700,7 @@ main(void)
             (int)(sizeof(wrong) / sizeof(wrong[0])));
     tcase_add_test(tcase, bags_and_types_have_no_place_in_other_requests);
     tcase_add_test(tcase, bags_that_would_grow_beyond_a_frame_are_limited);
+    tcase_add_test(tcase, bags_that_would_add_up_for_seconds_are_limited);
     tcase_add_test(tcase, a_fused_request_may_mix_all_of_it);
     tcase_add_test(tcase, bags_of_a_sync_step_wait_unfolded_for_the_decision);
     tcase_add_test(tcase, what_is_stored_is_bounded_as_floats);
