@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#define PROGRAM     "recps-bench table"
 #define BATCH_USUAL 4096u
 
 static const char usage[] =
@@ -30,10 +31,13 @@ static const char usage[] =
         "--rows allow)\n"
         "  --dist D          uniform (default), zipf:S, hot:P (P percent of "
         "all keys\n"
-        "                    are one key), seq, or trace:FILE (keys: text, "
-        "one a line,\n"
-        "                    or .npy of <u8 or <i8; the table holds them "
-        "all)\n"
+        "                    are one key), seq, trace:FILE (keys: text, one a "
+        "line, or\n"
+        "                    .npy of <u8 or <i8; the table holds them all), "
+        "or\n"
+        "                    reuse:FILE (histogram: uses above, up to, share "
+        "of rows,\n"
+        "                    share of lookups)\n"
         "  --mix OPS         a mix instead, by weight: "
         "lookup:80,push:15,insert:5\n"
         "  --threads T       T threads beside one (default 1)\n"
@@ -53,56 +57,18 @@ static const char usage[] =
         "  --help\n";
 
 static int
-refuse(const char *what, const char *value, const char *allowed)
-{
-    fprintf(stderr, "recps-bench table: %s: \"%s\": %s\n", what, value,
-            allowed);
-    return EX_USAGE;
-}
-
-static int
-set_number(uint64_t *out, const char *what, const char *text, uint64_t most)
-{
-    char allowed[64];
-
-    if (rps_parse_u64(text, out) && *out > 0 && *out <= most) {
-        return 0;
-    }
-    snprintf(allowed, sizeof(allowed), "a whole number from 1 to %llu",
-            (unsigned long long)most);
-    return refuse(what, text, allowed);
-}
-
-/* The next word up to `mark`, NUL-terminated; NULL: none is left, or too
- * long a one. */
-static const char *
-next_word(const char **at, char mark, char word[32])
-{
-    const char *end = strchrnul(*at, mark);
-    const size_t length = (size_t)(end - *at);
-
-    if (length == 0 || length >= 32) {
-        return NULL;
-    }
-    memcpy(word, *at, length);
-    word[length] = '\0';
-    *at = *end == '\0' ? end : end + 1;
-    return word;
-}
-
-static int
 set_dims(struct bench_table_args *args, const char *text)
 {
     const char *at = text;
-    char word[32];
+    char word[BENCH_WORD_MAX];
 
     args->dim_count = 0;
     do {
         uint64_t dim = 0;
         if (args->dim_count == BENCH_DIMS_MAX ||
-                next_word(&at, ',', word) == NULL ||
+                bench_next_word(&at, ',', word) == NULL ||
                 !rps_parse_u64(word, &dim) || dim == 0 || dim > RPS_DIM_MAX) {
-            return refuse("--dim", text,
+            return bench_refuse(PROGRAM, "--dim", text,
                     "whole numbers from 1 to 8192, with commas between, 16 at "
                     "most");
         }
@@ -112,88 +78,25 @@ set_dims(struct bench_table_args *args, const char *text)
 }
 
 static int
-refuse_mix(const char *text)
-{
-    return refuse("--mix", text,
-            "NAME:WEIGHT with commas between, NAME lookup, push or insert, "
-            "WEIGHT a whole number up to 1000000, not all 0");
-}
-
-static int
-set_mix(struct bench_table_args *args, const char *text)
-{
-    static const char *const names[] = {"lookup", "push", "insert"};
-    const char *at = text;
-    uint64_t sum = 0;
-    char word[32];
-
-    memset(args->mix, 0, sizeof(args->mix));
-    do {
-        char *colon = NULL;
-        uint64_t weight = 0;
-        size_t op = 0;
-        if (next_word(&at, ',', word) == NULL ||
-                (colon = strchr(word, ':')) == NULL) {
-            return refuse_mix(text);
-        }
-        *colon = '\0';
-        while (op < BENCH_OP_COUNT && strcmp(word, names[op]) != 0) {
-            op++;
-        }
-        if (op == BENCH_OP_COUNT || !rps_parse_u64(colon + 1, &weight) ||
-                weight > 1000000) {
-            return refuse_mix(text);
-        }
-        args->mix[op] += weight;
-        sum += weight;
-    } while (*at != '\0');
-    args->mix_text = text;
-    return sum > 0 ? 0 : refuse_mix(text);
-}
-
-static int
 set_sweep(struct bench_table_args *args, const char *text)
 {
     struct bench_sweep *sweep = &args->sweep;
     uint64_t *const parts[] = {&sweep->from, &sweep->to, &sweep->count};
     const char *at = text;
-    char word[32];
+    char word[BENCH_WORD_MAX];
     bool good = true;
 
     for (size_t i = 0; i < 3 && good; i++) {
-        good = next_word(&at, ':', word) != NULL &&
+        good = bench_next_word(&at, ':', word) != NULL &&
                rps_parse_u64(word, parts[i]) && *parts[i] > 0;
     }
     if (!good || *at != '\0' || sweep->from > sweep->to ||
             sweep->to > BENCH_ROWS_MAX || sweep->count > 1000) {
-        return refuse("--size-sweep", text,
+        return bench_refuse(PROGRAM, "--size-sweep", text,
                 "FROM:TO:COUNT, rows and sizes, 1 <= FROM <= TO <= 2^30, "
                 "COUNT from 1 to 1000");
     }
     return 0;
-}
-
-const char *
-bench_value_str(enum rps_value value)
-{
-    return value == RPS_VALUE_F16    ? "f16"
-           : value == RPS_VALUE_BF16 ? "bf16"
-                                     : "f32";
-}
-
-static int
-set_value(struct bench_table_args *args, const char *text)
-{
-    static const enum rps_value values[] = {
-            RPS_VALUE_F32, RPS_VALUE_F16, RPS_VALUE_BF16};
-
-    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        if (strcmp(text, bench_value_str(values[i])) == 0) {
-            args->value = values[i];
-            return 0;
-        }
-    }
-    return refuse("--value-type", text, "must be f32, f16 or bf16");
 }
 
 static int
@@ -202,34 +105,8 @@ set_peers(struct bench_table_args *args, const char *text)
     args->peers = strcmp(text, "auto") == 0;
     return args->peers || strcmp(text, "off") == 0
                    ? 0
-                   : refuse("--peers", text, "must be auto or off");
-}
-
-static int
-set_optimizer(struct bench_table_args *args, const char *text)
-{
-    char allowed[256] = "must be one of";
-
-    if (rps_optimizer_parse(text, &args->optimizer)) {
-        return 0;
-    }
-    for (int i = 0; i < RPS_OPTIMIZER_COUNT; i++) {
-        const size_t length = strlen(allowed);
-        snprintf(allowed + length, sizeof(allowed) - length, " %s",
-                rps_optimizer_str((enum rps_optimizer)i));
-    }
-    return refuse("--optimizer", text, allowed);
-}
-
-static int
-set_dist(struct bench_table_args *args, const char *text)
-{
-    args->dist_text = text;
-    return bench_dist_parse(text, &args->dist)
-                   ? 0
-                   : refuse("--dist", text,
-                             "must be uniform, zipf:S (0 < S <= 10), hot:P "
-                             "(0 <= P <= 100), seq or trace:FILE");
+                   : bench_refuse(
+                             PROGRAM, "--peers", text, "must be auto or off");
 }
 
 static int
@@ -240,35 +117,34 @@ set_option(struct bench_table_args *args, int option, const char *value)
 
     switch (option) {
     case 'r':
-        return set_number(&args->rows, "--rows", value, BENCH_ROWS_MAX);
+        return bench_set_number(
+                PROGRAM, &args->rows, "--rows", value, BENCH_ROWS_MAX);
     case 'd':
         return set_dims(args, value);
     case 'b':
-        code = set_number(&number, "--batch", value, BENCH_BATCH_MAX);
+        code = bench_set_number(
+                PROGRAM, &number, "--batch", value, BENCH_BATCH_MAX);
         args->batch = number;
         return code;
     case 'D':
-        return set_dist(args, value);
+        args->dist_text = value;
+        return bench_set_dist(PROGRAM, value, &args->dist);
     case 'm':
-        return set_mix(args, value);
+        args->mix_text = value;
+        return bench_set_mix(PROGRAM, value, args->mix);
     case 'T':
-        code = set_number(&number, "--threads", value, BENCH_THREADS_MAX);
+        code = bench_set_number(
+                PROGRAM, &number, "--threads", value, BENCH_THREADS_MAX);
         args->threads = (unsigned)number;
         return code;
     case 'V':
-        return set_value(args, value);
+        return bench_set_value(PROGRAM, value, &args->value);
     case 'O':
-        return set_optimizer(args, value);
+        return bench_set_optimizer(PROGRAM, value, &args->optimizer);
     case 's':
-        return rps_parse_double(value, &args->seconds) && args->seconds > 0 &&
-                               args->seconds <= 86400
-                       ? 0
-                       : refuse("--seconds", value,
-                                 "a number above 0, at most 86400");
+        return bench_set_seconds(PROGRAM, value, &args->seconds);
     case 'S':
-        return rps_parse_u64(value, &args->seed) && args->seed <= INT64_MAX
-                       ? 0
-                       : refuse("--seed", value, "a whole number below 2^63");
+        return bench_set_seed(PROGRAM, value, &args->seed);
     case 'p':
         return set_peers(args, value);
     case 'z':
@@ -316,33 +192,34 @@ check_together(const struct bench_table_args *args)
     rps_table_spec spec;
 
     if (args->dim_count > 1 && args->sweep.count == 0) {
-        return refuse("--dim", "a list", "one number, unless --size-sweep");
+        return bench_refuse(
+                PROGRAM, "--dim", "a list", "one number, unless --size-sweep");
     }
     if ((args->sweep.count > 0) + args->memory + (args->mix_text != NULL) > 1) {
-        return refuse("--size-sweep, --memory, --mix", "two of them",
-                "one at a time");
+        return bench_refuse(PROGRAM, "--size-sweep, --memory, --mix",
+                "two of them", "one at a time");
     }
     if (args->batch > args->rows / args->threads && args->sweep.count == 0) {
-        return refuse("--batch", "too large",
+        return bench_refuse(PROGRAM, "--batch", "too large",
                 "at most --rows / --threads: a push's keys are distinct");
     }
     if (args->sweep.count > 0 && args->dist.kind == BENCH_DIST_TRACE) {
-        return refuse("--dist", args->dist_text,
+        return bench_refuse(PROGRAM, "--dist", args->dist_text,
                 "not with --size-sweep, which makes its keys");
     }
     if (hot && args->rows < 2 * args->batch + 16) {
-        return refuse("--batch", "too large",
+        return bench_refuse(PROGRAM, "--batch", "too large",
                 "at most (--rows - 16) / 2 with --dist hot:P");
     }
     if (hot && args->mix_text != NULL && args->threads > 1) {
-        return refuse("--mix", args->mix_text,
+        return bench_refuse(PROGRAM, "--mix", args->mix_text,
                 "with --dist hot:P one thread only: else what the hot row "
                 "must hold is not known");
     }
     for (size_t i = 0; i < args->dim_count; i++) {
         bench_table_spec(args, i, &spec);
         if (rps_table_spec_check(&spec, why, sizeof(why)) != RPS_OK) {
-            return refuse("the table", "its spec", why);
+            return bench_refuse(PROGRAM, "the table", "its spec", why);
         }
     }
     return 0;
@@ -395,7 +272,7 @@ bench_table_args_read(struct bench_table_args *args, int argc, char **argv)
         }
     }
     if (optind < argc) {
-        return refuse("argument", argv[optind], "none is taken");
+        return bench_refuse(PROGRAM, "argument", argv[optind], "none is taken");
     }
     choose_batch(args);
     return check_together(args);

@@ -4,7 +4,7 @@
 #define RPS_BENCH_TABLE_ARGS_H
 
 #include "base/error.h"
-#include "bench/table/dist.h"
+#include "bench/options.h"
 
 #include <recps/types.h>
 
@@ -14,15 +14,7 @@
 
 #define BENCH_DIMS_MAX     16u
 #define BENCH_THREADS_MAX  256u
-#define BENCH_BATCH_MAX    (1u << 20)
 #define BENCH_INSERT_BATCH 256u /* new keys a push, as the issue has it */
-
-enum bench_op {
-    BENCH_OP_LOOKUP,
-    BENCH_OP_PUSH,
-    BENCH_OP_INSERT,
-    BENCH_OP_COUNT
-};
 
 struct bench_sweep {
     uint64_t from;
@@ -56,7 +48,5 @@ int bench_table_args_read(struct bench_table_args *args, int argc, char **argv);
 /** The table's spec at dims[which]. */
 void bench_table_spec(const struct bench_table_args *args, size_t which,
         rps_table_spec *spec);
-
-const char *bench_value_str(enum rps_value value);
 
 #endif /* RPS_BENCH_TABLE_ARGS_H */

@@ -3,8 +3,9 @@
  * What a process gives back: tables created, filled and dropped 50 times
  * leave the resident memory where it was after the first few.
  */
-#include "bench/table/check.h"
-#include "bench/table/memory.h"
+#include "bench/check.h"
+#include "bench/memory.h"
+#include "bench/print.h"
 #include "bench/table/parts.h"
 
 #define TABLES    50u

@@ -4,8 +4,9 @@
  * process has then, and whether as many new rows fit where they were. Which
  * rows stay is scattered over the table, so nothing falls free by luck.
  */
-#include "bench/table/check.h"
-#include "bench/table/memory.h"
+#include "bench/check.h"
+#include "bench/memory.h"
+#include "bench/print.h"
 #include "bench/table/parts.h"
 
 #define FILL_KEYS  4096u

@@ -2,9 +2,10 @@
 #include "bench/table/fixture.h"
 
 #include "base/spec.h"
-#include "bench/table/check.h"
-#include "bench/table/memory.h"
-#include "bench/table/model.h"
+#include "bench/check.h"
+#include "bench/memory.h"
+#include "bench/model.h"
+#include "bench/print.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/table/gather.h"
 
-#include "bench/table/check.h"
-#include "bench/table/memory.h"
+#include "bench/check.h"
+#include "bench/memory.h"
 
 #include <string.h>
 

@@ -11,10 +11,11 @@
  * table is in all of them; one of the machine is in one, or in two.
  */
 #include "base/clock.h"
-#include "bench/table/check.h"
-#include "bench/table/memory.h"
+#include "bench/check.h"
+#include "bench/memory.h"
+#include "bench/print.h"
+#include "bench/series.h"
 #include "bench/table/parts.h"
-#include "bench/table/series.h"
 
 #include <math.h>
 

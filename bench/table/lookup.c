@@ -6,10 +6,11 @@
  * (prefetch distances, forms of a peer) first finds its best.
  */
 #include "base/clock.h"
-#include "bench/table/check.h"
+#include "bench/check.h"
+#include "bench/print.h"
+#include "bench/series.h"
 #include "bench/table/parts.h"
 #include "bench/table/peers.h"
-#include "bench/table/series.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
  */
 #include "bench/table/main.h"
 
+#include "bench/print.h"
 #include "bench/table/parts.h"
 
 #include <errno.h>
@@ -140,7 +141,11 @@ bench_table_main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     bench_report_init(report);
-    status = bench_keyset_init(&set, args.rows, args.dist.path, &report->error);
+    status = bench_dist_load(&args.dist, &report->error);
+    if (status == RPS_OK) {
+        status = bench_keyset_init(
+                &set, args.rows, bench_dist_trace(&args.dist), &report->error);
+    }
     code = status == RPS_OK || status == RPS_E_NOMEM ? EXIT_FAILURE : EX_USAGE;
     if (status == RPS_OK) {
         status = run(&args, &set, report);

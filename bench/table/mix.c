@@ -6,9 +6,10 @@
  * distinct keys but for a hot one; inserts are pushes of new keys.
  */
 #include "base/clock.h"
-#include "bench/table/check.h"
+#include "bench/check.h"
+#include "bench/print.h"
+#include "bench/series.h"
 #include "bench/table/parts.h"
-#include "bench/table/series.h"
 
 #include <pthread.h>
 #include <stdlib.h>

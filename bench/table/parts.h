@@ -7,8 +7,8 @@
 #ifndef RPS_BENCH_TABLE_PARTS_H
 #define RPS_BENCH_TABLE_PARTS_H
 
+#include "bench/model.h"
 #include "bench/table/fixture.h"
-#include "bench/table/model.h"
 
 /** A part ends after so many times --seconds with its checks, however little
  * of that was timed: of small batches nearly nothing is. */

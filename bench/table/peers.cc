@@ -6,7 +6,7 @@
  */
 #include "bench/table/peers.h"
 
-#include "bench/table/memory.h"
+#include "bench/memory.h"
 
 #include <absl/container/flat_hash_map.h>
 #include <array>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The batches that a thread goes through, made before the clock starts. */
-#include "bench/table/check.h"
-#include "bench/table/model.h"
+#include "bench/check.h"
+#include "bench/model.h"
 #include "bench/table/threads.h"
 
 #include <stdlib.h>

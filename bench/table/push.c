@@ -6,8 +6,9 @@
  * (bench_fixture_check_all) every row of the table is.
  */
 #include "base/clock.h"
+#include "bench/print.h"
+#include "bench/series.h"
 #include "bench/table/parts.h"
-#include "bench/table/series.h"
 
 #define BATCHES_MIN 15u
 

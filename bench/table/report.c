@@ -2,12 +2,12 @@
 #include "bench/table/report.h"
 
 #include "base/spec.h"
-#include "bench/table/memory.h"
+#include "bench/memory.h"
+#include "bench/print.h"
 #include "embedding/kernels/kernels.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,32 +22,6 @@ bench_report_init(struct bench_report *report)
     report->checked_answers = 0;
 }
 
-static json_t *
-number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static json_t *
-text_or_null(const char *text)
-{
-    return text[0] != '\0' ? json_string(text) : json_null();
-}
-
-static void
-add_machine(json_t *object)
-{
-    char text[256];
-
-    bench_cpu_model(text, sizeof(text));
-    json_object_set_new(object, "cpu", json_string(text));
-    json_object_set_new(
-            object, "isa", json_string(rps_isa_str(rps_isa_detect())));
-    bench_huge_pages_setting(text, sizeof(text));
-    json_object_set_new(object, "huge_pages", json_string(text));
-    json_object_set_new(object, "version", json_string(RPS_VERSION));
-}
-
 static void
 add_request(json_t *object, const struct bench_table_args *args, uint64_t rows)
 {
@@ -57,7 +31,7 @@ add_request(json_t *object, const struct bench_table_args *args, uint64_t rows)
     json_object_set_new(object, "threads", json_integer(args->threads));
     json_object_set_new(object, "dist", json_string(args->dist_text));
     json_object_set_new(object, "mix",
-            text_or_null(args->mix_text == NULL ? "" : args->mix_text));
+            bench_text_or_null(args->mix_text == NULL ? "" : args->mix_text));
     json_object_set_new(
             object, "value_type", json_string(bench_value_str(args->value)));
     json_object_set_new(object, "optimizer",
@@ -86,16 +60,15 @@ print_json(const struct bench_report *report,
         const struct bench_table_args *args, uint64_t rows)
 {
     json_t *object = json_object();
-    char *text = NULL;
-    bool done = false;
 
     add_request(object, args, rows);
 #define BENCH_ADD(name, words) \
-    json_object_set_new(object, #name, number_or_null(report->name));
+    json_object_set_new(object, #name, bench_number_or_null(report->name));
     BENCH_FIGURES(BENCH_ADD)
 #undef BENCH_ADD
-    json_object_set_new(object, "absl", text_or_null(report->absl));
-    json_object_set_new(object, "libcuckoo", text_or_null(report->libcuckoo));
+    json_object_set_new(object, "absl", bench_text_or_null(report->absl));
+    json_object_set_new(
+            object, "libcuckoo", bench_text_or_null(report->libcuckoo));
     json_object_set_new(object, "prefetch",
             json_pack("{s:i, s:i, s:i}", "index", (int)report->index_distance,
                     "row", (int)report->row_distance, "absl",
@@ -103,20 +76,8 @@ print_json(const struct bench_report *report,
     if (report->point_count > 0) {
         add_points(object, report);
     }
-    add_machine(object);
-    text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    done = text != NULL && puts(text) != EOF && fflush(stdout) == 0;
-    free(text);
-    json_decref(object);
-    return done;
-}
-
-static void
-print_figure(const char *words, double value)
-{
-    if (isfinite(value)) {
-        printf("  %-42s %14.*f\n", words, fabs(value) < 1e5 ? 2 : 0, value);
-    }
+    bench_add_machine(object);
+    return bench_put_json(object);
 }
 
 static void
@@ -136,7 +97,7 @@ print_people(const struct bench_report *report,
             args->mix_text ? args->mix_text : "", args->threads,
             args->threads == 1 ? "" : "s", cpu, rps_isa_str(rps_isa_detect()),
             pages);
-#define BENCH_PRINT(name, words) print_figure(words, report->name);
+#define BENCH_PRINT(name, words) bench_print_figure(words, report->name);
     BENCH_FIGURES(BENCH_PRINT)
 #undef BENCH_PRINT
     if (report->absl[0] != '\0') {
@@ -160,16 +121,4 @@ bench_report_print(const struct bench_report *report,
     }
     print_people(report, args, rows);
     return fflush(stdout) == 0;
-}
-
-void
-bench_progress(const char *format, ...)
-{
-    va_list words;
-
-    va_start(words, format);
-    fputs("recps-bench: ", stderr);
-    vfprintf(stderr, format, words);
-    fputc('\n', stderr);
-    va_end(words);
 }

@@ -74,8 +74,4 @@ void bench_report_init(struct bench_report *report);
 bool bench_report_print(const struct bench_report *report,
         const struct bench_table_args *args, uint64_t rows);
 
-/** A line on stderr, so that a long run shows that it lives. */
-void bench_progress(const char *format, ...)
-        __attribute__((format(printf, 1, 2)));
-
 #endif /* RPS_BENCH_TABLE_REPORT_H */

@@ -4,8 +4,9 @@
  * memory, and under a hot key. Each figure is the median of rounds in which
  * the sides that are compared run one after the other.
  */
+#include "bench/print.h"
+#include "bench/series.h"
 #include "bench/table/parts.h"
-#include "bench/table/series.h"
 #include "bench/table/threads.h"
 
 #include <stdlib.h>

@@ -4,8 +4,9 @@
  * several sizes, evenly by logarithm. Each dim runs in a process of its own
  * (main.c), so that what its memory grows by is this table.
  */
-#include "bench/table/check.h"
-#include "bench/table/memory.h"
+#include "bench/check.h"
+#include "bench/memory.h"
+#include "bench/print.h"
 #include "bench/table/parts.h"
 
 #include <math.h>

@@ -2,8 +2,8 @@
 #include "bench/table/threads.h"
 
 #include "base/clock.h"
-#include "bench/table/check.h"
-#include "bench/table/model.h"
+#include "bench/check.h"
+#include "bench/model.h"
 
 #include <pthread.h>
 #include <stdlib.h>

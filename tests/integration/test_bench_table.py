@@ -137,9 +137,7 @@ def test_the_default_batch_fits_the_rows(flags, batch):
 
 @pytest.mark.parametrize("flags", (
     ["table", "--memory", "--rows", "100", "--json"],
-    ["table", "--memory", "--rows", "100"],
-    ["lookup", "--rows", "100", "--batch", "10", "--seconds", "0.01",
-     "--transport", "local", "--json"]))
+    ["table", "--memory", "--rows", "100"]))
 def test_output_that_cannot_be_written_is_said(flags):
     with open("/dev/full", "w", encoding="ascii") as full:
         run = subprocess.run(

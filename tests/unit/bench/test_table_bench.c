@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recps-bench table: its draws are what they say, and its checks bite. */
-#include "bench/table/check.h"
+#include "bench/check.h"
+#include "bench/series.h"
 #include "bench/table/parts.h"
-#include "bench/table/series.h"
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -140,6 +140,73 @@ START_TEST(a_hot_key_has_its_share_and_the_rest_is_distinct)
     for (size_t i = 1; i < ROWS; i++) {
         ck_assert_uint_le(seen[i], 1);
     }
+}
+END_TEST
+
+static void
+write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs(text, file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+START_TEST(rows_are_reused_as_the_histogram_says)
+{
+    static const char text[] = "# above up_to rows lookups\n"
+                               "0\t1\t0.8\t0.4\n"
+                               "2 4 0.15 0.3\n\n"
+                               "99 inf 0.0 0.3\n";
+    const struct bench_keyset many = {.rows = 1u << 30};
+    struct bench_dist_spec spec;
+    struct bench_dist dist;
+    struct rps_error error = {.text = ""};
+    uint32_t rows[1000];
+    char path[64];
+    unsigned once = 0;
+    unsigned most = 0;
+
+    snprintf(path, sizeof(path), "reuse:/tmp/reuse-%d.tsv", (int)getpid());
+    write_text(path + 6, text);
+    ck_assert(bench_dist_parse(path, &spec));
+    ck_assert_int_eq(bench_dist_load(&spec, &error), RPS_OK);
+    ck_assert(bench_dist_init(&dist, &spec, &many, 1, 1000));
+    bench_dist_draw(&dist, 1000, false, rows);
+    for (size_t i = 0; i < 1000; i++) {
+        unsigned uses = 0;
+        for (size_t j = 0; j < 1000; j++) {
+            uses += rows[i] == rows[j];
+        }
+        once += uses == 1;
+        most = uses > most ? uses : most;
+    }
+    ck_assert_uint_ge(once, 200); /* 400, were every row whole */
+    ck_assert_uint_le(once, 600);
+    ck_assert_uint_ge(most, 100);
+    ck_assert_uint_le(most, 400);
+    bench_dist_finish(&dist);
+    unlink(path + 6);
+}
+END_TEST
+
+START_TEST(a_histogram_that_is_none_is_refused_with_its_line)
+{
+    static const char *const texts[] = {"", "0 1 0.5\n", "0 1 0.5 0.5 9\n",
+            "2 1 0.5 0.5\n", "a b c d\n", "0 1 0.5 2\n", "0 1 0.5 0\n"};
+    char path[64];
+
+    snprintf(path, sizeof(path), "reuse:/tmp/reuse-%d.tsv", (int)getpid());
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct bench_dist_spec spec;
+        struct rps_error error = {.text = ""};
+        write_text(path + 6, texts[i]);
+        ck_assert(bench_dist_parse(path, &spec));
+        ck_assert_int_eq(bench_dist_load(&spec, &error), RPS_E_INVAL);
+        ck_assert_ptr_nonnull(strstr(error.text, path + 6));
+    }
+    unlink(path + 6);
 }
 END_TEST
 
@@ -475,6 +542,8 @@ main(void)
     tcase_add_test(tcase, every_prefetch_distance_gathers_the_same_rows);
     tcase_add_test(tcase, a_hot_key_has_its_share_and_the_rest_is_distinct);
     tcase_add_test(tcase, distinct_draws_of_all_rows_give_each_once);
+    tcase_add_test(tcase, rows_are_reused_as_the_histogram_says);
+    tcase_add_test(tcase, a_histogram_that_is_none_is_refused_with_its_line);
     tcase_add_test(tcase, zipf_draws_follow_the_law);
     tcase_add_test(tcase, other_words_are_no_distribution);
     tcase_add_test(tcase, a_trace_is_read_in_its_order_and_filled_up);

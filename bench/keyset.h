@@ -4,8 +4,8 @@
  * engine) has key rps_mix64(i), or, with a trace, the i-th distinct key of
  * it; then come made-up keys up to the number of rows that was asked for.
  */
-#ifndef RPS_BENCH_TABLE_KEYSET_H
-#define RPS_BENCH_TABLE_KEYSET_H
+#ifndef RPS_BENCH_KEYSET_H
+#define RPS_BENCH_KEYSET_H
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -37,4 +37,4 @@ rps_status bench_keyset_init(struct bench_keyset *set, uint64_t rows,
         const char *trace, struct rps_error *error);
 void bench_keyset_finish(struct bench_keyset *set);
 
-#endif /* RPS_BENCH_TABLE_KEYSET_H */
+#endif /* RPS_BENCH_KEYSET_H */

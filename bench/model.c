@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/table/model.h"
+#include "bench/model.h"
 
 #include "base/hash.h"
 

@@ -3,8 +3,8 @@
  * What a row must hold, derived from its key, and the comparison that every
  * answer goes through.
  */
-#ifndef RPS_BENCH_TABLE_CHECK_H
-#define RPS_BENCH_TABLE_CHECK_H
+#ifndef RPS_BENCH_CHECK_H
+#define RPS_BENCH_CHECK_H
 
 #include "base/error.h"
 
@@ -44,4 +44,4 @@ rps_status bench_check_stored(enum rps_value value, const uint64_t *keys,
         size_t n, uint32_t dim, const void *got, void *row, const char *name,
         struct rps_error *error);
 
-#endif /* RPS_BENCH_TABLE_CHECK_H */
+#endif /* RPS_BENCH_CHECK_H */

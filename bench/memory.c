@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/table/memory.h"
+#include "bench/memory.h"
 
 #include <fcntl.h>
 #include <sched.h>

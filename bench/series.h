@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measurements one after the other, and what is said of them. */
-#ifndef RPS_BENCH_TABLE_SERIES_H
-#define RPS_BENCH_TABLE_SERIES_H
+#ifndef RPS_BENCH_SERIES_H
+#define RPS_BENCH_SERIES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,4 +33,4 @@ bench_series_median(const struct bench_series *series)
 double bench_median_ratio(
         const struct bench_series *a, const struct bench_series *b);
 
-#endif /* RPS_BENCH_TABLE_SERIES_H */
+#endif /* RPS_BENCH_SERIES_H */

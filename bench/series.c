@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/table/series.h"
+#include "bench/series.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/table/keyset.h"
+#include "bench/keyset.h"
 
 #include "base/file.h"
 #include "base/text.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/table/check.h"
+#include "bench/check.h"
 
 #include "base/hash.h"
 

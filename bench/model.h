@@ -13,8 +13,8 @@
  * with fewer than BENCH_KEPT_MIN are made anew at every call: of a large table
  * these are nearly all, and keeping them would double its memory.
  */
-#ifndef RPS_BENCH_TABLE_MODEL_H
-#define RPS_BENCH_TABLE_MODEL_H
+#ifndef RPS_BENCH_MODEL_H
+#define RPS_BENCH_MODEL_H
 
 #include "base/error.h"
 #include "embedding/table.h"
@@ -66,4 +66,4 @@ struct bench_past {
 rps_status bench_model_expect(struct bench_model *model,
         const struct bench_past *past, float *wanted, struct rps_error *error);
 
-#endif /* RPS_BENCH_TABLE_MODEL_H */
+#endif /* RPS_BENCH_MODEL_H */

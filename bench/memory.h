@@ -3,8 +3,8 @@
  * Memory of the baselines, in the same huge pages as the engine's, and what
  * the kernel says about this process and this machine.
  */
-#ifndef RPS_BENCH_TABLE_MEMORY_H
-#define RPS_BENCH_TABLE_MEMORY_H
+#ifndef RPS_BENCH_MEMORY_H
+#define RPS_BENCH_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,4 +69,4 @@ uint64_t bench_thread_cpu_ns(void);
 }
 #endif
 
-#endif /* RPS_BENCH_TABLE_MEMORY_H */
+#endif /* RPS_BENCH_MEMORY_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/table/dist.h"
+#include "bench/dist.h"
 
 #include "base/text.h"
 
@@ -32,6 +32,11 @@ bench_dist_parse(const char *text, struct bench_dist_spec *spec)
     }
     if (strncmp(text, "trace:", 6) == 0) {
         spec->kind = BENCH_DIST_TRACE;
+        spec->path = text + 6;
+        return text[6] != '\0';
+    }
+    if (strncmp(text, "reuse:", 6) == 0) {
+        spec->kind = BENCH_DIST_REUSE;
         spec->path = text + 6;
         return text[6] != '\0';
     }
@@ -85,8 +90,8 @@ zipf_init(struct bench_dist *dist)
     }
 }
 
-static uint64_t
-draw_bits(struct bench_dist *dist)
+uint64_t
+bench_dist_bits(struct bench_dist *dist)
 {
     return rps_mix64(dist->seed ^ rps_mix64(dist->draws++));
 }
@@ -99,7 +104,7 @@ draw_zipf_rank(struct bench_dist *dist)
 
     for (;;) {
         const double u =
-                dist->zipf_high + rps_unit_double(draw_bits(dist)) *
+                dist->zipf_high + rps_unit_double(bench_dist_bits(dist)) *
                                           (dist->zipf_low - dist->zipf_high);
         const double x = zipf_inverse(u, skew);
         const double k = fmin(fmax(floor(x + 0.5), 1), (double)dist->rows);
@@ -111,10 +116,10 @@ draw_zipf_rank(struct bench_dist *dist)
 }
 
 /* Uniform in [0, n), n < 2^32. */
-static uint64_t
-draw_below(struct bench_dist *dist, uint64_t n)
+uint64_t
+bench_dist_below(struct bench_dist *dist, uint64_t n)
 {
-    return (draw_bits(dist) >> 32) * n >> 32;
+    return (bench_dist_bits(dist) >> 32) * n >> 32;
 }
 
 static uint64_t
@@ -124,15 +129,16 @@ draw_local(struct bench_dist *dist)
     case BENCH_DIST_ZIPF:
         return draw_zipf_rank(dist) * dist->scramble % dist->rows;
     case BENCH_DIST_HOT:
-        return dist->rows == 1 ? 0 : 1 + draw_below(dist, dist->rows - 1);
+        return dist->rows == 1 ? 0 : 1 + bench_dist_below(dist, dist->rows - 1);
     case BENCH_DIST_SEQ:
         return dist->next++ % dist->rows;
     case BENCH_DIST_TRACE:
         return dist->set->trace[dist->next++ % dist->set->trace_count] %
                dist->rows;
+    case BENCH_DIST_REUSE: /* a push's distinct rows: any */
     case BENCH_DIST_UNIFORM:
     default:
-        return draw_below(dist, dist->rows);
+        return bench_dist_below(dist, dist->rows);
     }
 }
 
@@ -226,6 +232,10 @@ void
 bench_dist_draw(
         struct bench_dist *dist, size_t n, bool distinct, uint32_t *rows_out)
 {
+    if (dist->spec.kind == BENCH_DIST_REUSE && !distinct) {
+        bench_reuse_draw(dist, n, rows_out);
+        return;
+    }
     if (distinct) {
         memset(dist->seen, 0, (dist->seen_mask + 1) * sizeof(*dist->seen));
     }
