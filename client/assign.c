@@ -132,7 +132,7 @@ rps_assign_rows(rps_client *client, const rps_assign *assign)
         status = rps_client_fail(RPS_E_INVAL, "assign is NULL");
     }
     if (status == RPS_OK) {
-        status = rps_client_all_alive(client);
+        status = rps_client_all_whole(client);
     }
     if (status == RPS_OK) {
         status = prepare(client, &work);

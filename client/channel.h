@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/tls.h"
+#include "client/numbers.h"
 #include "proto/frame.h"
 
 #include <stdbool.h>
@@ -28,8 +29,12 @@ typedef rps_status rps_frame_fn(void *context, struct rps_channel *channel,
         size_t frame_bytes, struct rps_error *error);
 
 struct rps_channel_ops {
-    /** Takes the frame (free()), also on failure; writes what can go. */
-    rps_status (*send)(struct rps_channel *channel, uint8_t *frame,
+    /**
+     * Writes what can go. The frame is borrowed until its reply was given to
+     * `take` or the channel hung up; so a reply to a frame that is not wholly
+     * written yet is CORRUPT, and not given.
+     */
+    rps_status (*send)(struct rps_channel *channel, const uint8_t *frame,
             size_t frame_bytes, struct rps_error *error);
     /** Write and read what can be without waiting. Failure: it is lost. */
     rps_status (*move)(struct rps_channel *channel, rps_frame_fn *take,
@@ -38,23 +43,39 @@ struct rps_channel_ops {
     bool (*arm)(struct rps_channel *channel);
     /** Descriptor and the poll(2) events to watch. */
     int (*watch)(const struct rps_channel *channel, short *events_out);
-    /** It is lost: let the peer see that nobody listens any more. */
+    /** It is lost: let the peer see that nobody listens any more. No frame is
+     * borrowed from here on. */
     void (*hang_up)(struct rps_channel *channel);
     /** `forked`: this is the child; touch nothing that is shared. */
     void (*destroy)(struct rps_channel *channel, bool forked);
 };
 
+/** What a server that began anew does not have any more. */
+struct rps_lost {
+    uint64_t first, last; /* numbers that were answered; 0: none */
+    uint64_t pushes;      /* of them, acknowledged pushes */
+};
+
+/*
+ * One connection. When it is cut the channel is `down`; redial.c makes
+ * another one, which takes over all but the first three fields.
+ */
 struct rps_channel {
     const struct rps_channel_ops *ops;
     uint32_t ps;
-    uint32_t epoch;       /* of the requests to this PS */
-    char *address;        /* owned; for words */
-    uint64_t last_number; /* of the lane */
-    bool owes_decision;   /* the PS has not had the client's decision yet */
-    bool wish_waits;      /* a reply had the WISH flag */
-    bool lost;
-    struct rps_error cause;       /* why it was lost */
-    struct rps_exchange *waiting; /* sent, not answered; oldest first */
+    char *address;          /* owned; for words */
+    uint32_t epoch;         /* of the requests to this PS */
+    bool owes_decision;     /* the PS has not had the client's decision yet */
+    bool wish_waits;        /* a reply had the WISH flag */
+    bool down;              /* cut, and dialled again */
+    bool lost;              /* for good */
+    bool moved_on;          /* a reply came since it was dialled */
+    uint32_t connection;    /* which one, for watch.c */
+    struct rps_error cause; /* why it is down or lost */
+    struct rps_exchange *waiting; /* not answered; oldest first */
+    uint32_t unsent;              /* of them, those at the end */
+    struct rps_lost rolled_back;  /* not told yet; last 0: nothing */
+    struct rps_numbers numbers;
 };
 
 /**

@@ -75,8 +75,8 @@ take_reply(void *context, uint8_t *frame, size_t frame_bytes)
 }
 
 static rps_status
-local_send(struct rps_channel *channel, uint8_t *frame, size_t frame_bytes,
-        struct rps_error *error)
+local_send(struct rps_channel *channel, const uint8_t *frame,
+        size_t frame_bytes, struct rps_error *error)
 {
     struct local *local = local_of(channel);
     struct rps_header header;
@@ -89,7 +89,6 @@ local_send(struct rps_channel *channel, uint8_t *frame, size_t frame_bytes,
     if (status == RPS_OK) {
         rps_service_handle(local->session, &message, take_reply, local);
     }
-    free(frame);
     return status;
 }
 

@@ -25,7 +25,7 @@
 
 struct out_frame {
     struct out_frame *next;
-    uint8_t *bytes;
+    const uint8_t *bytes; /* borrowed */
     size_t length;
     size_t written;
 };
@@ -99,7 +99,6 @@ drop_first(struct tcp *tcp)
     if (tcp->out == NULL) {
         tcp->out_tail = &tcp->out;
     }
-    free(first->bytes);
     free(first);
 }
 
@@ -132,14 +131,13 @@ write_some(struct tcp *tcp, struct rps_error *error)
 }
 
 static rps_status
-tcp_send(struct rps_channel *channel, uint8_t *frame, size_t frame_bytes,
+tcp_send(struct rps_channel *channel, const uint8_t *frame, size_t frame_bytes,
         struct rps_error *error)
 {
     struct tcp *tcp = tcp_of(channel);
     struct out_frame *out = calloc(1, sizeof(*out));
 
     if (out == NULL) {
-        free(frame);
         return rps_fail(error, RPS_E_NOMEM, "out of memory");
     }
     out->bytes = frame;
@@ -175,6 +173,34 @@ open_frame(struct tcp *tcp, struct rps_error *error)
     }
     memcpy(tcp->frame, tcp->head, RPS_HEADER_BYTES);
     return RPS_OK;
+}
+
+/* Does it answer what the server cannot have read to its end? */
+static bool
+is_early(const struct tcp *tcp)
+{
+    const struct out_frame *out = tcp->out;
+
+    while (out != NULL &&
+            memcmp(out->bytes + RPS_REQUEST_ID_AT,
+                    tcp->head + RPS_REQUEST_ID_AT, sizeof(uint64_t)) != 0) {
+        out = out->next;
+    }
+    return out != NULL;
+}
+
+/* A reply is whole. */
+static rps_status
+give(struct tcp *tcp, rps_frame_fn *take, void *context,
+        struct rps_error *error)
+{
+    tcp->received = 0;
+    if (is_early(tcp)) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "a reply to a request that is not sent yet");
+    }
+    return take(context, &tcp->base, &tcp->header, tcp->frame,
+            RPS_HEADER_BYTES + tcp->header.body_bytes, error);
 }
 
 /* The end of the stream. */
@@ -230,10 +256,8 @@ read_frames(struct tcp *tcp, rps_frame_fn *take, void *context,
         status = read_some(tcp, &again, error);
         if (status == RPS_OK && tcp->received >= RPS_HEADER_BYTES &&
                 tcp->received == RPS_HEADER_BYTES + tcp->header.body_bytes) {
-            tcp->received = 0;
             frames++;
-            status = take(context, &tcp->base, &tcp->header, tcp->frame,
-                    RPS_HEADER_BYTES + tcp->header.body_bytes, error);
+            status = give(tcp, take, context, error);
         }
     }
     return status;
@@ -280,6 +304,9 @@ tcp_hang_up(struct rps_channel *channel)
 {
     struct tcp *tcp = tcp_of(channel);
 
+    while (tcp->out != NULL) {
+        drop_first(tcp);
+    }
     (void)close(tcp->fd);
     tcp->fd = -1;
 }

@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "client/cluster_copy.h"
 #include "client/connect.h"
+#include "client/dial.h"
 #include "client/exchange.h"
+#include "client/redial.h"
 #include "client/watch.h"
 #include "proto/auth.h"
 
@@ -13,8 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CONNECT_TIMEOUT_MS 300000u
-#define JOB_ID_DEFAULT     "recps"
+#define CONNECT_TIMEOUT_MS   300000u
+#define RECONNECT_TIMEOUT_MS 60000u
+#define JOB_ID_DEFAULT       "recps"
 
 void
 rps_client_options_init(rps_client_options *options)
@@ -23,6 +26,7 @@ rps_client_options_init(rps_client_options *options)
             .struct_bytes = sizeof(*options),
             .job_id = JOB_ID_DEFAULT,
             .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+            .reconnect_timeout_ms = RECONNECT_TIMEOUT_MS,
     };
 }
 
@@ -69,6 +73,23 @@ rps_client_all_alive(const rps_client *client)
     return RPS_OK;
 }
 
+rps_status
+rps_client_all_whole(const rps_client *client)
+{
+    rps_status status = rps_client_all_alive(client);
+    uint32_t i;
+
+    for (i = 0; status == RPS_OK && i < client->channel_count; i++) {
+        if (client->channels[i]->rolled_back.last != 0) {
+            struct rps_error error;
+
+            status = rps_rolled_back_words(client->channels[i], &error);
+            (void)rps_client_fail_with(status, &error);
+        }
+    }
+    return status;
+}
+
 uint32_t
 rps_server_count(const rps_client *client)
 {
@@ -76,12 +97,18 @@ rps_server_count(const rps_client *client)
 }
 
 rps_status
+rps_client_no_such_server(const rps_client *client, uint32_t ps)
+{
+    return rps_client_fail(RPS_E_INVAL,
+            "PS %u: this client is connected to %u (0 to %u)", ps,
+            client->channel_count, client->channel_count - 1);
+}
+
+rps_status
 rps_client_one_alive(const rps_client *client, uint32_t ps)
 {
     if (ps >= client->channel_count) {
-        return rps_client_fail(RPS_E_INVAL,
-                "PS %u: this client is connected to %u (0 to %u)", ps,
-                client->channel_count, client->channel_count - 1);
+        return rps_client_no_such_server(client, ps);
     }
     return client->channels[ps]->lost ? gone(client->channels[ps]) : RPS_OK;
 }
@@ -94,7 +121,9 @@ rps_client_set_epoch(rps_client *client, uint32_t epoch)
     for (i = 0; i < client->channel_count; i++) {
         client->channels[i]->epoch = epoch;
         client->channels[i]->owes_decision = false;
+        client->channels[i]->rolled_back = (struct rps_lost){0};
     }
+    client->joined = true;
     free(client->decision);
     client->decision = NULL;
     client->decision_bytes = 0;
@@ -136,6 +165,9 @@ take_options(rps_client *client, const rps_client_options *options)
     client->job_seed = options->job_seed;
     client->connect_timeout_ms = options->connect_timeout_ms;
     client->request_timeout_ms = options->request_timeout_ms;
+    client->reconnect_timeout_ms = options->reconnect_timeout_ms;
+    client->give_up = options->give_up;
+    client->give_up_context = options->give_up_context;
     client->report = options->report;
     client->report_context = options->report_context;
     client->body_checksum = options->body_checksum != 0;
@@ -262,13 +294,14 @@ destroy_channels(rps_client *client, bool forked)
 
     for (i = 0; client->channels != NULL && i < client->channel_count; i++) {
         struct rps_channel *channel = client->channels[i];
+        struct rps_exchange *waiting =
+                channel != NULL ? channel->waiting : NULL;
 
-        if (channel != NULL) {
-            rps_channel_forget(channel);
-        }
-        rps_channel_destroy(channel, forked);
+        rps_channel_destroy(channel, forked); /* it borrows their frames */
+        rps_exchanges_free(waiting);
     }
     free(client->channels);
+    rps_dials_destroy(client->dials, client->channel_count);
 }
 
 void

@@ -5,6 +5,9 @@
  */
 #include "client/exchange.h"
 
+#include "base/clock.h"
+#include "client/expire.h"
+#include "client/redial.h"
 #include "client/watch.h"
 
 #include <stdio.h>
@@ -74,14 +77,16 @@ rps_exchange_begin(rps_client *client, struct rps_outbox *outbox,
     if (exchange == NULL) {
         return NULL;
     }
-    if (request->numbered && !request->continued) {
-        channel->last_number++;
-        exchange->took_number = true;
-    }
-    header.number = request->numbered ? channel->last_number : 0;
     header.request_id = ++client->last_request;
-    exchange->number = header.number;
     exchange->request_id = header.request_id;
+    exchange->epoch = header.epoch;
+    exchange->numbered = request->numbered;
+    exchange->continued = request->continued;
+    exchange->more = (request->flags & RPS_FLAG_MORE) != 0;
+    if (request->timeout_ms != 0) {
+        exchange->deadline_ms = rps_clock_ms() + request->timeout_ms;
+        client->has_deadlines = true;
+    }
     exchange->ps = request->ps;
     exchange->opcode = request->opcode;
     *outbox->tail = exchange;
@@ -104,21 +109,22 @@ rps_exchange_end(struct rps_exchange *exchange, struct rps_builder *builder)
 }
 
 void
+rps_exchanges_drop(rps_client *client, struct rps_exchange *first)
+{
+    const struct rps_exchange *at = first;
+
+    for (; at != NULL; at = at->next) {
+        if (at->carries_decision && client->decision != NULL) {
+            client->channels[at->ps]->owes_decision = true;
+        }
+    }
+    rps_exchanges_free(first);
+}
+
+void
 rps_outbox_abort(rps_client *client, struct rps_outbox *outbox)
 {
-    while (outbox->first != NULL) {
-        struct rps_exchange *exchange = outbox->first;
-        struct rps_channel *channel = client->channels[exchange->ps];
-
-        outbox->first = exchange->next;
-        if (exchange->took_number) {
-            channel->last_number--;
-        }
-        if (exchange->carries_decision) {
-            channel->owes_decision = true;
-        }
-        exchange_destroy(exchange);
-    }
+    rps_exchanges_drop(client, outbox->first);
     rps_outbox_init(outbox);
 }
 
@@ -172,8 +178,8 @@ ticket_detach(struct rps_ticket_state *ticket)
     ticket->outstanding = 0;
 }
 
-static void
-ticket_end(struct rps_ticket_state *ticket, rps_status status,
+void
+rps_ticket_end(struct rps_ticket_state *ticket, rps_status status,
         const struct rps_error *error)
 {
     ticket_fail(ticket, status, error);
@@ -183,46 +189,68 @@ ticket_end(struct rps_ticket_state *ticket, rps_status status,
 
 /* --- a lost channel ------------------------------------------------------ */
 
+/* A loss ends what waits for another PS, too, unless one alone matters. */
 static bool
 concerns(const struct rps_ticket_state *ticket,
-        const struct rps_channel *channel)
+        const struct rps_channel *channel, bool all)
 {
     const struct rps_exchange *exchange = channel->waiting;
 
     while (exchange != NULL && exchange->ticket != ticket) {
         exchange = exchange->next;
     }
-    return !ticket->narrow || exchange != NULL;
+    return (all && !ticket->narrow) || exchange != NULL;
 }
 
 void
-rps_channel_forget(struct rps_channel *channel)
+rps_exchanges_free(struct rps_exchange *first)
 {
-    while (channel->waiting != NULL) {
-        struct rps_exchange *exchange = channel->waiting;
+    while (first != NULL) {
+        struct rps_exchange *next = first->next;
 
-        channel->waiting = exchange->next;
-        exchange_destroy(exchange);
+        exchange_destroy(first);
+        first = next;
     }
 }
 
-static void
-lose(rps_client *client, struct rps_channel *channel, rps_status status,
-        const struct rps_error *error)
+void
+rps_channel_end_tickets(rps_client *client, const struct rps_channel *channel,
+        bool all, rps_status status)
 {
     struct rps_ticket_state *ticket;
 
+    for (ticket = client->tickets; ticket != NULL; ticket = ticket->next) {
+        if (!ticket->done && concerns(ticket, channel, all)) {
+            rps_ticket_end(ticket, status, &channel->cause);
+        }
+    }
+}
+
+void
+rps_channel_lose(rps_client *client, struct rps_channel *channel,
+        rps_status status, const struct rps_error *error)
+{
     channel->lost = true;
     (void)rps_fail(&channel->cause, status, "PS %u (%s): %s", channel->ps,
             channel->address, error->text);
-    for (ticket = client->tickets; ticket != NULL; ticket = ticket->next) {
-        if (!ticket->done && concerns(ticket, channel)) {
-            ticket_end(ticket, status, &channel->cause);
-        }
-    }
-    rps_channel_forget(channel);
+    rps_channel_end_tickets(client, channel, true, status);
     /* The peer sees at once that nobody listens; words stay. */
-    channel->ops->hang_up(channel);
+    if (!channel->down) {
+        channel->ops->hang_up(channel);
+    }
+    rps_exchanges_free(channel->waiting);
+    channel->waiting = NULL;
+    channel->unsent = 0;
+}
+
+/* Its connection is gone. */
+static void
+cut(rps_client *client, struct rps_channel *channel, rps_status status,
+        const struct rps_error *error)
+{
+    if (!rps_redial_begin(client, channel, status, error)) {
+        rps_channel_lose(client, channel, status, error);
+    }
 }
 
 /* --- sending ------------------------------------------------------------- */
@@ -239,30 +267,111 @@ append(struct rps_channel *channel, struct rps_exchange *exchange)
     *tail = exchange;
 }
 
+/* Its number, and the time that is left, go into the frame now; and where no
+ * job says it, the epoch of a server that began anew meanwhile. */
+static rps_status
+stamp(const rps_client *client, struct rps_channel *channel,
+        struct rps_exchange *exchange, struct rps_error *error)
+{
+    const bool another_epoch =
+            !client->joined && exchange->epoch != channel->epoch;
+    struct rps_numbers *numbers = &channel->numbers;
+    struct rps_header header;
+    rps_status status;
+
+    if (exchange->numbered && exchange->number == 0) {
+        numbers->given += exchange->continued ? 0 : 1;
+        exchange->number = numbers->given;
+    }
+    if (!exchange->numbered && exchange->deadline_ms == 0 && !another_epoch) {
+        return RPS_OK;
+    }
+    status = rps_header_decode(exchange->frame, &header, error);
+    if (status != RPS_OK) {
+        return status;
+    }
+    header.number = exchange->number;
+    if (another_epoch) {
+        header.epoch = channel->epoch;
+        exchange->epoch = channel->epoch;
+    }
+    if (exchange->deadline_ms != 0) {
+        header.deadline_us = rps_expire_left_us(exchange);
+    }
+    rps_header_encode(&header, exchange->frame);
+    return RPS_OK;
+}
+
+static bool
+may_send(const struct rps_channel *channel, const struct rps_exchange *exchange)
+{
+    const struct rps_numbers *numbers = &channel->numbers;
+
+    return !exchange->numbered || exchange->continued ||
+           exchange->number != 0 ||
+           numbers->given - numbers->answered < RPS_NUMBERS_IN_FLIGHT;
+}
+
+/* false: the connection is gone. */
+static bool
+send_now(rps_client *client, struct rps_channel *channel,
+        struct rps_exchange *exchange)
+{
+    struct rps_error error = {{0}};
+    rps_status status = stamp(client, channel, exchange, &error);
+
+    exchange->sent = true;
+    exchange->was_sent = true;
+    if (exchange->ticket != NULL) {
+        exchange->ticket->was_sent = true;
+    }
+    channel->unsent--;
+    client->traffic.requests++;
+    client->traffic.sent_bytes += exchange->frame_bytes;
+    if (status == RPS_OK) {
+        status = channel->ops->send(
+                channel, exchange->frame, exchange->frame_bytes, &error);
+    }
+    if (status != RPS_OK) {
+        cut(client, channel, status, &error);
+    }
+    return status == RPS_OK;
+}
+
+void
+rps_channel_pump(rps_client *client, struct rps_channel *channel)
+{
+    struct rps_exchange *exchange = channel->waiting;
+
+    if (channel->down || channel->lost) {
+        return;
+    }
+    while (channel->unsent > 0 && exchange != NULL) {
+        if (!exchange->sent && (!may_send(channel, exchange) ||
+                                       !send_now(client, channel, exchange))) {
+            return;
+        }
+        exchange = exchange->next;
+    }
+}
+
 static void
 send_one(rps_client *client, struct rps_exchange *exchange,
         struct rps_ticket_state *ticket)
 {
     struct rps_channel *channel = client->channels[exchange->ps];
-    uint8_t *frame = exchange->frame;
-    struct rps_error error = {{0}};
-    rps_status status;
 
-    exchange->frame = NULL;
     if (channel->lost) {
-        ticket_end(ticket, RPS_E_UNREACHABLE, &channel->cause);
+        rps_ticket_end(ticket, RPS_E_UNREACHABLE, &channel->cause);
         exchange_destroy(exchange);
-        free(frame);
         return;
     }
     exchange->ticket = ticket->done ? NULL : ticket;
     ticket->outstanding += ticket->done ? 0 : 1;
     append(channel, exchange);
-    client->traffic.requests++;
-    client->traffic.sent_bytes += exchange->frame_bytes;
-    status = channel->ops->send(channel, frame, exchange->frame_bytes, &error);
-    if (status != RPS_OK) {
-        lose(client, channel, status, &error);
+    channel->unsent++;
+    if (channel->unsent == 1 && !channel->down && may_send(channel, exchange)) {
+        (void)send_now(client, channel, exchange);
     }
 }
 
@@ -393,6 +502,11 @@ find_waiting(struct rps_channel *channel, uint64_t request_id)
     while (*link != NULL && (*link)->request_id != request_id) {
         link = &(*link)->next;
     }
+    if (*link != NULL && (!(*link)->sent || (*link)->answered)) {
+        while (*link != NULL) { /* it was not asked */
+            link = &(*link)->next;
+        }
+    }
     return link;
 }
 
@@ -407,6 +521,7 @@ take_body(struct rps_exchange *exchange, struct rps_channel *channel,
     }
     if (answer != NULL) {
         answer->status = (rps_status)reply->header.status;
+        answer->repeated = exchange->repeats && reply->section_count == 0;
     }
     if (reply->header.status != 0) {
         refused(exchange->ticket, channel, reply);
@@ -426,6 +541,56 @@ owe_again(const rps_client *client, struct rps_channel *channel,
             client->decision != NULL) {
         channel->owes_decision = true;
     }
+}
+
+/* The frame has its reply, and with the last one of a push all of it. */
+static void
+settle_numbers(struct rps_channel *channel, const struct rps_exchange *exchange,
+        const struct rps_header *header)
+{
+    struct rps_numbers *numbers = &channel->numbers;
+
+    channel->moved_on = true;
+    if (!exchange->numbered || exchange->more) {
+        return;
+    }
+    if (exchange->number > numbers->answered) {
+        numbers->answered = exchange->number;
+        if (exchange->opcode == RPS_OP_PUSH_GRADIENTS && header->status == 0 &&
+                exchange->ticket != NULL) {
+            rps_numbers_acknowledge(numbers, exchange->number);
+        }
+    }
+}
+
+/* Out of the list: it, and the frames of the same push before it. */
+static void
+unlink_answered(struct rps_channel *channel, struct rps_exchange **link)
+{
+    struct rps_exchange *exchange = *link;
+    struct rps_exchange **at = &channel->waiting;
+
+    if (exchange->more) {
+        exchange->answered = true;
+        exchange->ticket = NULL;
+        exchange->answer = NULL;
+        return;
+    }
+    while (exchange->continued && *at != exchange) {
+        struct rps_exchange *earlier = *at;
+
+        if (earlier->answered && earlier->number == exchange->number) {
+            *at = earlier->next;
+            exchange_destroy(earlier);
+        } else {
+            at = &earlier->next;
+        }
+    }
+    while (*at != exchange) {
+        at = &(*at)->next;
+    }
+    *at = exchange->next;
+    exchange_destroy(exchange);
 }
 
 /* rps_frame_fn */
@@ -462,8 +627,8 @@ take_frame(void *context, struct rps_channel *channel,
     owe_again(client, channel, exchange, header);
     channel->wish_waits = (header->flags & RPS_FLAG_WISH) != 0;
     ticket = exchange->ticket;
-    *link = exchange->next;
-    exchange_destroy(exchange);
+    settle_numbers(channel, exchange, header);
+    unlink_answered(channel, link);
     if (ticket != NULL && --ticket->outstanding == 0) {
         ticket_finish(ticket);
     }
@@ -496,8 +661,10 @@ rps_take_text(struct rps_exchange *exchange, const struct rps_message *reply,
 
 /* --- moving -------------------------------------------------------------- */
 
+/* What to poll for; true: there is work now. *wait_ms is made shorter where
+ * something is due before. */
 static bool
-watch_all(rps_client *client)
+watch_all(rps_client *client, uint64_t now_ms, int *wait_ms)
 {
     bool work = false;
     uint32_t i;
@@ -509,6 +676,10 @@ watch_all(rps_client *client)
         if (channel->lost) {
             continue;
         }
+        if (channel->down) {
+            rps_redial_watch(client, i, now_ms, &client->polls[i], wait_ms);
+            continue;
+        }
         work |= channel->ops->arm(channel);
         client->polls[i].fd =
                 channel->ops->watch(channel, &client->polls[i].events);
@@ -516,27 +687,45 @@ watch_all(rps_client *client)
     return work;
 }
 
+static void
+move_channel(rps_client *client, struct rps_channel *channel, bool ready)
+{
+    struct rps_error error = {{0}};
+    rps_status status = RPS_OK;
+
+    if (ready) {
+        status = channel->ops->move(channel, take_frame, client, &error);
+    }
+    if (status != RPS_OK) {
+        cut(client, channel, status, &error);
+    } else if (channel->unsent > 0) {
+        rps_channel_pump(client, channel);
+    }
+}
+
 void
 rps_client_move(rps_client *client, int timeout_ms)
 {
-    bool work = watch_all(client);
+    uint64_t now_ms = rps_clock_ms();
+    bool work;
     uint32_t i;
 
+    rps_expire_wait(client, now_ms, &timeout_ms);
+    work = watch_all(client, now_ms, &timeout_ms);
     /* An interrupted poll leaves revents 0: nothing moves, the caller's loop
      * comes back. */
     (void)poll(client->polls, client->channel_count, work ? 0 : timeout_ms);
+    now_ms = rps_clock_ms();
     for (i = 0; i < client->channel_count; i++) {
         struct rps_channel *channel = client->channels[i];
-        struct rps_error error = {{0}};
-        rps_status status;
+        const short revents = client->polls[i].revents;
 
-        if (channel->lost || (!work && client->polls[i].revents == 0)) {
-            continue;
-        }
-        status = channel->ops->move(channel, take_frame, client, &error);
-        if (status != RPS_OK) {
-            lose(client, channel, status, &error);
+        if (channel->down && !channel->lost) {
+            rps_redial_move(client, i, revents, now_ms);
+        } else if (!channel->lost) {
+            move_channel(client, channel, work || revents != 0);
         }
     }
+    rps_expire(client, now_ms);
     rps_client_rewatch(client);
 }

@@ -26,6 +26,7 @@ typedef rps_status rps_take_fn(struct rps_exchange *exchange,
 /** What a reply of words or JSON leaves behind. */
 struct rps_answer {
     rps_status status;
+    bool repeated;     /* a kept verdict: the server has no text for it */
     char *text;        /* owned; NULL: none */
     uint8_t *decision; /* owned; NULL: none */
     size_t decision_bytes;
@@ -39,20 +40,34 @@ struct rps_part {
     uint32_t count;
 };
 
+/*
+ * Numbers are given when a frame is sent, so what never was can be taken
+ * back. Frames of one push share a number; all of them stay until the last
+ * one is answered, for a server that loses the connection before forgets
+ * those that it has.
+ */
 struct rps_exchange {
     struct rps_exchange *next;
     struct rps_ticket_state *ticket; /* NULL: canceled, drop the reply */
     uint64_t request_id;
-    uint64_t number;
+    uint64_t number;      /* in the lane; 0: none, or none yet */
+    uint64_t deadline_ms; /* on our clock; 0: none */
+    uint32_t epoch;       /* in its header */
     uint32_t ps;
     uint16_t opcode;
-    bool took_number;
+    bool numbered;  /* takes a number */
+    bool continued; /* that of the frame before it */
+    bool more;      /* as does the frame behind it */
     bool carries_decision;
+    bool sent;                 /* on this connection */
+    bool was_sent;             /* on any: what became of it may be unknown */
+    bool answered;             /* on this connection; only with `more` */
+    bool repeats;              /* the server has carried it out already */
     rps_take_fn *take;         /* NULL: the status is all */
     struct rps_answer *answer; /* borrowed: of take_text */
     struct rps_part *parts;    /* owned [part_count] */
     uint32_t part_count;
-    uint8_t *frame; /* built, not sent yet; owned */
+    uint8_t *frame; /* owned; the channel borrows it until the reply */
     size_t frame_bytes;
 };
 
@@ -61,7 +76,8 @@ struct rps_ticket_state {
     uint64_t id;
     uint32_t outstanding; /* exchanges without a reply */
     bool done;
-    bool narrow; /* one PS matters: another's loss does not end it */
+    bool narrow;   /* one PS matters: another's loss does not end it */
+    bool was_sent; /* any frame of it */
     rps_status status;
     struct rps_error error;
     const rps_embedding_table *asked; /* by name, not opened; NULL: none */
@@ -117,15 +133,34 @@ rps_status rps_exchange_end(
 /** Undo what was built and not sent. */
 void rps_outbox_abort(rps_client *client, struct rps_outbox *outbox);
 
+/** A list of them, whose channel hung up or is gone, or that were not sent:
+ * a decision that they carry is owed again. */
+void rps_exchanges_drop(rps_client *client, struct rps_exchange *first);
+
+/** A ticket's end before its replies. */
+void rps_ticket_end(struct rps_ticket_state *ticket, rps_status status,
+        const struct rps_error *error);
+
+/** Those of the tickets that wait for this channel, unless `all`. */
+void rps_channel_end_tickets(rps_client *client,
+        const struct rps_channel *channel, bool all, rps_status status);
+
+/** It is lost for good: every ticket that it may concern ends. */
+void rps_channel_lose(rps_client *client, struct rps_channel *channel,
+        rps_status status, const struct rps_error *error);
+
+/** Send what may go: it is up, and has numbers left. */
+void rps_channel_pump(rps_client *client, struct rps_channel *channel);
+
 /**
- * Send all of it under this ticket. A channel that fails is lost, and the
- * ticket ends with that; the words are in the ticket.
+ * Send all of it under this ticket, or keep it until its channel is up. With
+ * one that is lost the ticket ends; the words are in the ticket.
  */
 void rps_outbox_send(rps_client *client, struct rps_outbox *outbox,
         struct rps_ticket_state *ticket);
 
-/** Drop what waits on it, when it is closed. */
-void rps_channel_forget(struct rps_channel *channel);
+/** The same of a client that closes. */
+void rps_exchanges_free(struct rps_exchange *first);
 
 /** rps_take_fn: text and decision go to exchange->answer. */
 rps_take_fn rps_take_text;

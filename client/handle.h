@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <sys/types.h>
 
+struct rps_dial;
 struct rps_ticket_state;
 struct rps_watch;
 
@@ -41,6 +42,9 @@ struct rps_client {
     bool body_checksum;          /* of requests, and asked of replies */
     uint32_t connect_timeout_ms;
     uint32_t request_timeout_ms;
+    uint32_t reconnect_timeout_ms; /* 0: a lost connection stays lost */
+    int (*give_up)(void *context); /* NULL: never before that */
+    void *give_up_context;
     void (*report)(void *context, const char *line);
     void *report_context;
 
@@ -52,8 +56,12 @@ struct rps_client {
     uint32_t channel_count;        /* ps_count; an evaluator has PS 0 alone */
     struct rps_channel **channels; /* [channel_count]; NULL while opening */
     struct pollfd *polls;          /* [channel_count] */
-    struct rps_watch *watch;       /* behind rps_client_fd() */
+    struct rps_dial *dials;        /* [channel_count]; NULL: embedded */
+    bool joined;             /* the epoch is the job's, not what HELLO says */
+    struct rps_watch *watch; /* behind rps_client_fd() */
 
+    uint64_t reconnects; /* connections that went on where one was cut */
+    bool has_deadlines;  /* a request may have had one */
     uint64_t last_request;
     uint64_t last_ticket;
     struct rps_ticket_state *tickets;
@@ -68,13 +76,21 @@ struct rps_client {
 /** FORKED in a child, INVAL without a handle; begins every call. */
 rps_status rps_client_enter(const rps_client *client);
 
-/** UNREACHABLE (with words) if a PS is gone. */
+/** UNREACHABLE (with words) if a PS is gone for good. */
 rps_status rps_client_all_alive(const rps_client *client);
+
+/** The same, and ROLLED_BACK while a loss was not asked for yet
+ * (rps_client_rolled_back): of what reads or changes tables. */
+rps_status rps_client_all_whole(const rps_client *client);
 
 /** The same of one PS; INVAL if there is no such PS here. */
 rps_status rps_client_one_alive(const rps_client *client, uint32_t ps);
 
-/** Every request from now on carries this epoch; no decision is owed. */
+/** INVAL: which servers there are. */
+rps_status rps_client_no_such_server(const rps_client *client, uint32_t ps);
+
+/** Every request from now on carries this epoch, the job's; no decision is
+ * owed, and what was lost before it is not told any more. */
 void rps_client_set_epoch(rps_client *client, uint32_t epoch);
 
 /** Handle of an opened table that is not retired, or NULL. */

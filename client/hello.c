@@ -10,6 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+void
+rps_hello_finish(struct rps_hello *hello)
+{
+    free(hello->frame);
+    hello->frame = NULL;
+}
+
 static const char *
 role_of(const rps_client *client)
 {
@@ -97,7 +104,6 @@ send_auth(struct rps_hello *hello, rps_client *client,
 {
     const struct rps_header header = header_of(hello, client, RPS_OP_AUTH);
     struct rps_builder builder;
-    uint8_t *frame = NULL;
     size_t bytes = 0;
     rps_status status = rps_auth_draw(hello->nonces.client, error);
 
@@ -106,12 +112,13 @@ send_auth(struct rps_hello *hello, rps_client *client,
     }
     rps_builder_begin(&builder, &header, 1);
     (void)rps_auth_add(&builder, hello->nonces.client);
-    status = rps_builder_end(&builder, &frame, &bytes);
+    rps_hello_finish(hello); /* it was answered */
+    status = rps_builder_end(&builder, &hello->frame, &bytes);
     rps_builder_finish(&builder);
     if (status != RPS_OK) {
         return rps_fail(error, status, "out of memory");
     }
-    return channel->ops->send(channel, frame, bytes, error);
+    return channel->ops->send(channel, hello->frame, bytes, error);
 }
 
 static rps_status
@@ -121,7 +128,6 @@ send_hello(struct rps_hello *hello, rps_client *client,
     const struct rps_header header = header_of(hello, client, RPS_OP_HELLO);
     const bool proves = client->token.length > 0;
     struct rps_builder builder;
-    uint8_t *frame = NULL;
     size_t bytes = 0;
     size_t proof = 0;
     char *text = hello_text(client, channel->ps);
@@ -136,7 +142,8 @@ send_hello(struct rps_hello *hello, rps_client *client,
     if (proves) {
         proof = rps_auth_add(&builder, NULL);
     }
-    status = rps_builder_end(&builder, &frame, &bytes);
+    rps_hello_finish(hello); /* AUTH's was answered */
+    status = rps_builder_end(&builder, &hello->frame, &bytes);
     rps_builder_finish(&builder);
     free(text);
     if (status != RPS_OK) {
@@ -144,13 +151,11 @@ send_hello(struct rps_hello *hello, rps_client *client,
     }
     if (proves) {
         status = rps_auth_sign(&client->token, RPS_PROVER_CLIENT,
-                &hello->nonces, frame, bytes, proof, error);
+                &hello->nonces, hello->frame, bytes, proof, error);
     }
-    if (status != RPS_OK) {
-        free(frame);
-        return status;
-    }
-    return channel->ops->send(channel, frame, bytes, error);
+    return status == RPS_OK
+                   ? channel->ops->send(channel, hello->frame, bytes, error)
+                   : status;
 }
 
 rps_status
@@ -184,6 +189,8 @@ static rps_status
 read_answer(const rps_client *client, struct rps_channel *channel,
         const json_t *object, struct rps_error *error)
 {
+    const char *incarnation =
+            json_string_value(json_object_get(object, "incarnation"));
     uint64_t epoch;
     uint64_t last = 0;
     rps_status status = check_field(object, "version", RPS_WIRE_VERSION, error);
@@ -206,8 +213,14 @@ read_answer(const rps_client *client, struct rps_channel *channel,
         return rps_fail(error, RPS_E_CORRUPT,
                 "its answer to HELLO has no epoch or last_number");
     }
+    if (incarnation == NULL ||
+            !rps_parse_hex64(incarnation, &channel->numbers.incarnation)) {
+        return rps_fail(
+                error, RPS_E_CORRUPT, "its answer to HELLO has no incarnation");
+    }
     channel->epoch = (uint32_t)epoch;
-    channel->last_number = last;
+    channel->numbers.given = last;
+    channel->numbers.answered = last;
     return RPS_OK;
 }
 

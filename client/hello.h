@@ -15,8 +15,12 @@ struct rps_hello {
     uint64_t request_id; /* of what is not answered yet */
     uint16_t opcode;     /* likewise */
     struct rps_nonces nonces;
-    bool greeted; /* the server's answer was fine: the end */
+    uint8_t *frame; /* owned: the channel borrows it until its answer */
+    bool greeted;   /* the server's answer was fine: the end */
 };
+
+/** The channel hung up, or was greeted. A zeroed one is fine. */
+void rps_hello_finish(struct rps_hello *hello);
 
 /** Send what comes first, AUTH or HELLO. */
 rps_status rps_hello_begin(struct rps_hello *hello, rps_client *client,
@@ -24,7 +28,7 @@ rps_status rps_hello_begin(struct rps_hello *hello, rps_client *client,
 
 /**
  * Check an answer. AUTH's is followed by HELLO; HELLO's sets the channel's
- * epoch and last number, and hello->greeted. A refusal keeps the server's
+ * epoch and numbers, and hello->greeted. A refusal keeps the server's
  * status; AUTH: the server has not proved that it has our token; CORRUPT: it
  * makes no sense.
  */

@@ -264,7 +264,7 @@ check_call(const rps_client *client, const rps_call *call, size_t count)
         status = rps_client_fail(
                 RPS_E_LIMIT, "%zu tables in a push, at most 65535", count);
     }
-    return status == RPS_OK ? rps_client_all_alive(client) : status;
+    return status == RPS_OK ? rps_client_all_whole(client) : status;
 }
 
 rps_status

@@ -181,7 +181,7 @@ rps_refresh(rps_embedding_table *table, size_t n, const uint64_t *keys,
     }
     status = rps_client_enter(table->client);
     if (status == RPS_OK) {
-        status = rps_client_all_alive(table->client);
+        status = rps_client_all_whole(table->client);
     }
     if (status == RPS_OK) {
         status = prepare(table, n, keys, rows, &work);

@@ -173,7 +173,7 @@ check(const rps_client *client, const char *table, const rps_scan *scan,
                 "scan, rows: %s, and max must be 1 or more",
                 scan == NULL || rows == NULL ? "one is NULL" : "given");
     }
-    status = rps_client_all_alive(client);
+    status = rps_client_all_whole(client);
     if (status == RPS_OK && scan->done == 0 &&
             scan->ps >= client->channel_count) {
         status = rps_client_fail(RPS_E_INVAL,

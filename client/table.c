@@ -119,7 +119,7 @@ check_get(const rps_client *client, const rps_table_spec *spec)
         if (status != RPS_OK) {
             return rps_client_fail(status, "%s", why);
         }
-        status = rps_client_all_alive(client);
+        status = rps_client_all_whole(client);
     }
     return status;
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "client/exchange.h"
+#include "client/expire.h"
 #include "client/watch.h"
 
 #include <limits.h>
@@ -56,6 +57,7 @@ rps_ticket_destroy(struct rps_ticket_state *ticket)
         return;
     }
     if (ticket->outstanding > 0) {
+        rps_ticket_unsend(ticket);
         forget_exchanges(ticket);
     }
     link = &ticket->client->tickets;
@@ -98,10 +100,15 @@ name_waiting(const struct rps_ticket_state *ticket, struct rps_text *names)
             rps_text_add(names, "%sPS %u (%s) to %s%s", first ? "" : ", ",
                     channel->ps, channel->address,
                     rps_opcode_str(exchange->opcode),
-                    exchange->opcode == RPS_OP_STEP_END
+                    exchange->opcode == RPS_OP_STEP_END && !channel->down
                             ? ", which waits for the other replicas (its log "
                               "names them)"
                             : "");
+            first = false;
+        }
+        if (channel->down && !channel->lost) {
+            rps_text_add(names, "%s%s: it is dialled again", first ? "" : ", ",
+                    channel->cause.text);
             first = false;
         }
     }

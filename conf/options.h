@@ -39,6 +39,7 @@
   X(RPS_SCOPE_JOB, job_id, STRING, "recps", "", "1..128", "name of the job; members of another are refused") \
   X(RPS_SCOPE_JOB, job_seed, U64, "0", "", "", "routes keys to servers; fixed for a checkpoint's life") \
   X(RPS_SCOPE_JOB, connect_timeout, SECONDS, "300", "s", "0..86400", "how long to wait for unreachable servers") \
+  X(RPS_SCOPE_TRAIN | RPS_SCOPE_TOOL, reconnect_timeout, SECONDS, "60", "s", "0..86400", "how long a server whose connection was lost is dialled again; 0: never") \
   X(RPS_SCOPE_JOB, step_timeout, SECONDS, "60", "s", "0.1..86400", "how long a step waits for a replica that is lost or does not end it") \
   X(RPS_SCOPE_JOB, step_bytes_max, BYTES, "256MiB", "bytes", "4KiB..1TiB", "a replica's push of one step to one server") \
   X(RPS_SCOPE_JOB, token_file, STRING, "", "", "", "file with the job's token: 32 bytes at least, for the owner alone to read") \
@@ -56,6 +57,9 @@
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, loops, U64, "0", "threads", "0..64", "event loops; 0: one a core, at most 8") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, connections_max, U64, "4096", "connections", "1..1000000", "connections served at once") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, handshakes_max, U64, "512", "connections", "1..1000000", "of them, those that have not said HELLO yet; the oldest is closed beyond that") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, buffers_max, BYTES, "1GiB", "bytes", "64MiB..1TiB", "memory of connections: requests that come in, replies that are not taken yet; nothing large is read beyond that") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, client_ttl, SECONDS, "86400", "s", "1..31536000", "a client without a connection is forgotten after this long") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, start_from, CHOICE, "empty", "", "empty|newest", "tables at the start: none, or those of the newest complete checkpoint") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together, 8MiB at least; 0: no limit") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, numa, CHOICE, "off", "", "off|interleave|bind", "where memory of tables lies: off, as it comes; over all nodes; or on that of the asking thread") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_delay, SECONDS, "2", "s", "0..3600", "how long new connections are still served after SIGTERM; on the loopback 0, if it is not given") \

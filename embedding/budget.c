@@ -110,3 +110,11 @@ rps_budget_give(struct rps_budget *budget, uint64_t bytes)
         give_one(budget, bytes);
     }
 }
+
+void
+rps_budget_add(struct rps_budget *budget, uint64_t bytes)
+{
+    for (; budget != NULL; budget = budget->parent) {
+        atomic_fetch_add_explicit(&budget->used, bytes, memory_order_relaxed);
+    }
+}

@@ -43,4 +43,7 @@ const struct rps_budget *rps_budget_tightest(const struct rps_budget *budget);
 bool rps_budget_take(struct rps_budget *budget, uint64_t bytes);
 void rps_budget_give(struct rps_budget *budget, uint64_t bytes);
 
+/** Taken already, also beyond a limit. */
+void rps_budget_add(struct rps_budget *budget, uint64_t bytes);
+
 #endif /* RPS_EMBEDDING_BUDGET_H */

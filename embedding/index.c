@@ -113,15 +113,14 @@ rps_index_next(const struct rps_index *index, uint64_t hash,
 }
 
 /* By the door alone: the segment itself is another cache miss. */
-struct rps_index_place
-rps_index_find(const struct rps_index *index, uint64_t hash, uint64_t key)
+static struct rps_index_place
+find_from(uint64_t door, uint64_t key, struct rps_index_line *line,
+        uint32_t walked)
 {
-    const uint64_t door = door_to(index, hash);
     struct rps_index_line *lines = lines_behind(door);
     const uint32_t count = door & UINT16_MAX;
-    struct rps_index_line *line = lines + rps_index_home_line(hash, count);
 
-    for (uint32_t walked = 0;; walked++) {
+    for (;; walked++) {
         const unsigned lane = lane_of(line, key);
         if (lane == RPS_LANE_ABSENT) {
             return (struct rps_index_place){.line = NULL};
@@ -132,6 +131,26 @@ rps_index_find(const struct rps_index *index, uint64_t hash, uint64_t key)
         }
         line = next_line(lines, count, line, walked);
     }
+}
+
+struct rps_index_place
+rps_index_find(const struct rps_index *index, uint64_t hash, uint64_t key)
+{
+    const uint64_t door = door_to(index, hash);
+    const uint32_t count = door & UINT16_MAX;
+
+    return find_from(door, key,
+            lines_behind(door) + rps_index_home_line(hash, count), 0);
+}
+
+struct rps_index_place
+rps_index_find_beyond(const struct rps_index *index, uint64_t hash,
+        uint64_t key, struct rps_index_line *home)
+{
+    const uint64_t door = door_to(index, hash);
+
+    return find_from(door, key,
+            next_line(lines_behind(door), door & UINT16_MAX, home, 0), 1);
 }
 
 struct rps_index_place

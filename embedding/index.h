@@ -142,6 +142,10 @@ rps_index_ask_beyond(const struct rps_index *index, uint64_t hash,
 struct rps_index_place rps_index_find(
         const struct rps_index *index, uint64_t hash, uint64_t key);
 
+/** The same of a key that is not in its home line, which is full. */
+struct rps_index_place rps_index_find_beyond(const struct rps_index *index,
+        uint64_t hash, uint64_t key, struct rps_index_line *home);
+
 /**
  * Store an absent key. `kept`: places of the segment that must stay free
  * (promised to others). Errors: NOMEM, LIMIT; nothing changed.

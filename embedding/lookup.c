@@ -181,14 +181,6 @@ read_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
     lookup->turn ^= 1;
 }
 
-static inline void
-probe(const struct lookup *lookup, struct rps_index_line *const *lines,
-        const uint64_t *keys, size_t n, uint8_t *lanes)
-{
-    lookup->table->kernels.probe(
-            (const struct rps_index_line *const *)lines, keys, n, lanes);
-}
-
 /* The run's keys, in their home lines. */
 static void
 read_homes_locked(struct lookup *lookup, const struct rps_shard *shard,
@@ -204,29 +196,11 @@ read_homes_locked(struct lookup *lookup, const struct rps_shard *shard,
         for (size_t i = 0; i < BURST; i++) {
             numbers[i] = (uint16_t)(start + i);
         }
-        probe(lookup, probed.lines, lookup->batch.keys + start, probed.n,
-                probed.lanes);
+        lookup->table->kernels.probe(
+                (const struct rps_index_line *const *)probed.lines,
+                lookup->batch.keys + start, probed.n, probed.lanes);
         read_burst_locked(lookup, shard, &probed);
     }
-}
-
-/* Line and lane where the walk of the key from its home line ends. */
-static uint8_t
-walk_locked(const struct lookup *lookup, const struct rps_shard *shard,
-        uint16_t key, struct rps_index_line **line_out)
-{
-    struct rps_index_line *line = lookup->lines[key];
-    uint32_t walked = 0;
-    uint8_t lane = RPS_LANE_BEYOND;
-
-    while (lane == RPS_LANE_BEYOND) {
-        line = rps_index_next(
-                &shard->index, lookup->batch.hashes[key], line, walked);
-        walked++;
-        probe(lookup, &line, &lookup->batch.keys[key], 1, &lane);
-    }
-    *line_out = line;
-    return lane;
 }
 
 static void
@@ -240,8 +214,13 @@ read_beyond_locked(struct lookup *lookup, const struct rps_shard *shard)
                 .numbers = lookup->beyond.keys + start,
                 .lines = lines};
         for (size_t i = 0; i < probed.n; i++) {
+            const uint16_t key = probed.numbers[i];
+            const struct rps_index_place place = rps_index_find_beyond(
+                    &shard->index, lookup->batch.hashes[key],
+                    lookup->batch.keys[key], lookup->lines[key]);
+            lines[i] = place.line;
             probed.lanes[i] =
-                    walk_locked(lookup, shard, probed.numbers[i], &lines[i]);
+                    (uint8_t)(place.row != 0 ? place.lane : RPS_LANE_ABSENT);
         }
         read_burst_locked(lookup, shard, &probed);
     }

@@ -155,7 +155,8 @@ probe_burst_locked(const struct rps_apply *apply, const struct rps_shard *shard,
     }
     for (size_t i = 0; i < n; i++) {
         if (lanes[i] == RPS_LANE_BEYOND) {
-            places[i] = rps_index_find(&shard->index, hashes[i], keys[i]);
+            places[i] = rps_index_find_beyond(
+                    &shard->index, hashes[i], keys[i], lines[i]);
             ask_row_locked(apply, shard, places[i]);
         }
     }

@@ -23,6 +23,8 @@ struct wire_header {
 };
 
 _Static_assert(sizeof(struct wire_header) == RPS_HEADER_BYTES, "64 bytes");
+_Static_assert(offsetof(struct wire_header, request_id) == RPS_REQUEST_ID_AT,
+        "as frame.h says");
 _Static_assert(offsetof(struct wire_header, epoch) == 48, "no padding");
 _Static_assert(offsetof(struct wire_header, checksum) == 60, "no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

@@ -20,6 +20,7 @@
 #define RPS_HEADER_BYTES   64u
 #define RPS_BODY_BYTES_MAX (16u << 20)
 #define RPS_MAGIC          0x31535052u /* "RPS1" as it lies on the wire */
+#define RPS_REQUEST_ID_AT  16u         /* its place in a header */
 
 enum rps_opcode {
     RPS_OP_HELLO = 1,

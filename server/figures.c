@@ -120,6 +120,17 @@ read_tables(struct rps_store *store, struct rps_service_figures *figures)
     return RPS_OK;
 }
 
+static void
+read_lanes(struct rps_service *service, struct rps_service_figures *figures)
+{
+    struct rps_lanes_figures lanes;
+
+    rps_lanes_figures_read(service->lanes, &lanes);
+    figures->lanes = lanes.lanes;
+    figures->reconnects = lanes.reconnects;
+    figures->repeats = lanes.repeats;
+}
+
 bool
 rps_state_lock_within(struct rps_service *service, uint32_t wait_ms)
 {
@@ -150,6 +161,7 @@ rps_service_figures_read(struct rps_service *service, uint32_t wait_ms,
     figures->uncounted = number(&service->dropped);
     figures->auth_failures = number(&service->auth_failures);
     read_saving(service, figures);
+    read_lanes(service, figures);
     pthread_mutex_lock(&service->lock);
     figures->sessions = service->session_count;
     figures->writer_waiting = rps_writer_waiting_locked(service->writer);

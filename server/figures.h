@@ -55,6 +55,9 @@ struct rps_service_figures {
     uint64_t late;          /* pushes after their step's decision */
     uint64_t uncounted;     /* contributions that no decision counted */
     uint64_t auth_failures; /* HELLOs without the token's proof */
+    uint64_t lanes;         /* clients that are known, by server */
+    uint64_t reconnects;    /* HELLOs of one that was known */
+    uint64_t repeats;       /* requests answered by a kept verdict */
     size_t sessions;
     size_t writer_waiting; /* tasks */
 

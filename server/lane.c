@@ -5,6 +5,7 @@
  */
 #include "server/lane.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 
 #include <assert.h>
@@ -14,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LANE_BUCKETS 4096u
+#define LANE_BUCKETS  4096u
+#define SWEEP_BUCKETS 16u /* looked at by each attach */
 
 struct rps_lane {
     struct rps_lane *next; /* of its bucket */
@@ -24,7 +26,8 @@ struct rps_lane {
     uint32_t users; /* open connections and waiting HELLOs */
     uint64_t turn;  /* of the newest connection */
     uint64_t used;  /* lanes->clock when it was last attached or ended */
-    uint64_t last;  /* newest number with a verdict */
+    uint64_t idle_since_ms; /* users fell to 0, or it was restored */
+    uint64_t last;          /* newest number with a verdict */
     struct rps_verdicts verdicts;
 };
 
@@ -32,6 +35,10 @@ struct rps_lanes {
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t idle;  /* a lane stopped being busy */
     uint64_t clock;
+    uint64_t ttl_ms; /* set before use; 0: none */
+    uint32_t sweep;  /* bucket that is looked at next */
+    uint64_t reconnects;
+    uint64_t repeats;
     size_t count;
     struct rps_lane *buckets[LANE_BUCKETS];
 };
@@ -60,11 +67,12 @@ rps_verdicts_find(const struct rps_verdicts *verdicts, uint64_t number,
 }
 
 struct rps_lanes *
-rps_lanes_create(void)
+rps_lanes_create(uint64_t ttl_ms)
 {
     struct rps_lanes *lanes = calloc(1, sizeof(*lanes));
 
     if (lanes != NULL) {
+        lanes->ttl_ms = ttl_ms;
         pthread_mutex_init(&lanes->lock, NULL);
         pthread_cond_init(&lanes->idle, NULL);
     }
@@ -94,6 +102,44 @@ static struct rps_lane **
 bucket_of(struct rps_lanes *lanes, uint64_t client, uint32_t lane)
 {
     return &lanes->buckets[rps_mix64(client ^ rps_mix64(lane)) % LANE_BUCKETS];
+}
+
+static bool
+is_stale(const struct rps_lanes *lanes, const struct rps_lane *lane,
+        uint64_t now_ms)
+{
+    return lanes->ttl_ms != 0 && lane->users == 0 &&
+           now_ms - lane->idle_since_ms > lanes->ttl_ms;
+}
+
+static void
+forget_stale_locked(
+        struct rps_lanes *lanes, struct rps_lane **at, uint64_t now_ms)
+{
+    while (*at != NULL) {
+        struct rps_lane *lane = *at;
+
+        if (is_stale(lanes, lane, now_ms)) {
+            *at = lane->next;
+            free(lane);
+            lanes->count--;
+        } else {
+            at = &lane->next;
+        }
+    }
+}
+
+/* Its own bucket, and in turn the others. */
+static void
+sweep_locked(struct rps_lanes *lanes, struct rps_lane **bucket)
+{
+    const uint64_t now_ms = rps_clock_ms();
+
+    forget_stale_locked(lanes, bucket, now_ms);
+    for (uint32_t i = 0; i < SWEEP_BUCKETS; i++) {
+        forget_stale_locked(lanes, &lanes->buckets[lanes->sweep], now_ms);
+        lanes->sweep = (lanes->sweep + 1) % LANE_BUCKETS;
+    }
 }
 
 /* Forget the lane that nobody has used for longest. */
@@ -143,6 +189,7 @@ add_locked(struct rps_lanes *lanes, uint64_t client, uint32_t lane)
     made->client = client;
     made->lane = lane;
     made->used = ++lanes->clock;
+    made->idle_since_ms = rps_clock_ms();
     made->next = *bucket;
     *bucket = made;
     lanes->count++;
@@ -156,7 +203,9 @@ rps_lane_attach(struct rps_lanes *lanes, uint64_t client, uint32_t number,
     struct rps_lane *lane;
 
     pthread_mutex_lock(&lanes->lock);
+    sweep_locked(lanes, bucket_of(lanes, client, number));
     lane = find_locked(lanes, client, number);
+    lanes->reconnects += lane != NULL;
     if (lane == NULL) {
         if (lanes->count >= RPS_LANES_MAX) {
             forget_oldest_locked(lanes);
@@ -184,6 +233,7 @@ rps_lane_detach(struct rps_lanes *lanes, struct rps_lane *lane, uint64_t turn)
     pthread_mutex_lock(&lanes->lock);
     assert(lane->users > 0 && turn <= lane->turn);
     lane->users--;
+    lane->idle_since_ms = rps_clock_ms();
     pthread_mutex_unlock(&lanes->lock);
 }
 
@@ -225,6 +275,7 @@ rps_lane_begin(struct rps_lanes *lanes, struct rps_lane *lane, uint64_t turn,
     if (answer == RPS_LANE_RUN) {
         lane->busy = true;
     }
+    lanes->repeats += answer == RPS_LANE_REPEAT;
     pthread_mutex_unlock(&lanes->lock);
     return answer;
 }
@@ -278,6 +329,17 @@ rps_lane_describe(struct rps_lanes *lanes, struct rps_lane *lane, json_t *into)
     return json_object_set_new(into, "verdicts", list) == 0 && good;
 }
 
+void
+rps_lanes_figures_read(
+        struct rps_lanes *lanes, struct rps_lanes_figures *figures)
+{
+    pthread_mutex_lock(&lanes->lock);
+    *figures = (struct rps_lanes_figures){.lanes = lanes->count,
+            .reconnects = lanes->reconnects,
+            .repeats = lanes->repeats};
+    pthread_mutex_unlock(&lanes->lock);
+}
+
 static size_t
 record_locked(const struct rps_lane *lane, struct rps_lane_record *out)
 {
@@ -301,6 +363,7 @@ rps_status
 rps_lanes_record(struct rps_lanes *lanes, struct rps_lane_record **records_out,
         size_t *count_out)
 {
+    const uint64_t now_ms = rps_clock_ms();
     struct rps_lane_record *records;
     size_t count = 0;
 
@@ -309,7 +372,9 @@ rps_lanes_record(struct rps_lanes *lanes, struct rps_lane_record **records_out,
     for (size_t b = 0; records != NULL && b < LANE_BUCKETS; b++) {
         for (struct rps_lane *at = lanes->buckets[b]; at != NULL;
                 at = at->next) {
-            count += record_locked(at, records + count);
+            count += is_stale(lanes, at, now_ms)
+                             ? 0
+                             : record_locked(at, records + count);
         }
     }
     pthread_mutex_unlock(&lanes->lock);

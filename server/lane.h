@@ -34,14 +34,23 @@ bool rps_verdicts_find(const struct rps_verdicts *verdicts, uint64_t number,
 struct rps_lanes;
 struct rps_lane;
 
-struct rps_lanes *rps_lanes_create(void);
+/** What they came to. */
+struct rps_lanes_figures {
+    uint64_t lanes;      /* that are known */
+    uint64_t reconnects; /* HELLOs of a lane that was known */
+    uint64_t repeats;    /* numbers that were answered by a kept verdict */
+};
+
+/** A lane without a connection is forgotten after ttl_ms; 0: never. */
+struct rps_lanes *rps_lanes_create(uint64_t ttl_ms);
 void rps_lanes_destroy(struct rps_lanes *lanes);
 
 /**
  * Take the lane for a new connection. The connection that had it is
  * superseded: its further numbered requests are CANCELED; one that is being
  * served is waited for. *turn_out is what the connection shows from now on.
- * NULL: no memory.
+ * Lanes that nobody has used for too long are forgotten first. NULL: no
+ * memory.
  */
 struct rps_lane *rps_lane_attach(struct rps_lanes *lanes, uint64_t client,
         uint32_t lane, uint64_t *turn_out);
@@ -67,6 +76,9 @@ void rps_lane_end(struct rps_lanes *lanes, struct rps_lane *lane,
 /** ["last_number"] and [["7",0],…] ascending; false: no memory. */
 bool rps_lane_describe(
         struct rps_lanes *lanes, struct rps_lane *lane, json_t *into);
+
+void rps_lanes_figures_read(
+        struct rps_lanes *lanes, struct rps_lanes_figures *figures);
 
 /** Every kept verdict, for a checkpoint; free(). */
 rps_status rps_lanes_record(struct rps_lanes *lanes,

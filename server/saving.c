@@ -428,17 +428,28 @@ drop_fresh(struct fresh *fresh, uint32_t replica_count)
     free(fresh->lanes);
 }
 
-static rps_status
-check_epoch(
-        struct rps_service *service, uint32_t epoch, struct rps_error *error)
+/* state_lock is held. Its client did not get the answer, and asks again. */
+static bool
+is_again(const struct rps_service *service, const struct rps_task *task)
 {
+    return task->client != 0 && task->client == service->begun_by &&
+           task->epoch == atomic_load(&service->epoch) &&
+           task->step == service->begun_step;
+}
+
+static rps_status
+check_epoch(struct rps_service *service, const struct rps_task *task,
+        struct rps_error *error)
+{
+    const uint32_t epoch = task->epoch;
     uint32_t own = atomic_load(&service->epoch);
 
-    return epoch > own ? RPS_OK
-                       : rps_fail(error, RPS_E_INVAL,
-                                 "RESTORE: epoch %" PRIu32
-                                 " must exceed this PS's, which is %" PRIu32,
-                                 epoch, own);
+    return epoch > own || is_again(service, task)
+                   ? RPS_OK
+                   : rps_fail(error, RPS_E_INVAL,
+                             "RESTORE: epoch %" PRIu32
+                             " must exceed this PS's, which is %" PRIu32,
+                             epoch, own);
 }
 
 /* state_lock exclusive. *fresh and the old state change places. */
@@ -448,7 +459,7 @@ swap_in(struct rps_service *service, struct rps_task *task, struct fresh *fresh,
 {
     struct fresh old = {
             .store = service->store, .contributed = service->contributed};
-    rps_status status = check_epoch(service, task->epoch, error);
+    rps_status status = check_epoch(service, task, error);
 
     pthread_mutex_lock(&service->lock);
     if (status == RPS_OK && service->job != NULL &&
@@ -463,6 +474,8 @@ swap_in(struct rps_service *service, struct rps_task *task, struct fresh *fresh,
         service->contributed = fresh->contributed;
         service->apply_next = 0;
         service->terms = task->terms;
+        service->begun_by = task->client;
+        service->begun_step = task->step;
         atomic_store(&service->epoch, task->epoch);
         rps_tables_set_step(service->store, task->step);
         atomic_store(&service->step, task->step);
@@ -506,8 +519,17 @@ restore(struct rps_service *service, struct rps_task *task, char **text_out,
 {
     struct fresh fresh = {0};
     uint32_t replica_count = task->terms.replica_count;
-    rps_status status = make_fresh(service, task, &fresh, error);
+    rps_status status;
+    bool again;
 
+    pthread_rwlock_rdlock(&service->state_lock);
+    again = is_again(service, task);
+    *text_out = again ? restore_answer(service, task) : NULL;
+    pthread_rwlock_unlock(&service->state_lock);
+    if (again) {
+        return *text_out != NULL ? RPS_OK : RPS_E_NOMEM;
+    }
+    status = make_fresh(service, task, &fresh, error);
     if (status == RPS_OK) {
         uint32_t old_count;
 
@@ -531,6 +553,68 @@ restore(struct rps_service *service, struct rps_task *task, char **text_out,
     }
     drop_fresh(&fresh, replica_count);
     return status == RPS_OK && *text_out == NULL ? RPS_E_NOMEM : status;
+}
+
+/* The newest that is complete and not left behind; 0: none. */
+static rps_status
+find_newest(const struct rps_service *service, uint64_t *step_out,
+        struct rps_error *error)
+{
+    const struct rps_service_options *options = &service->options;
+    struct rps_checkpoint_survey survey = {0};
+    rps_status status;
+
+    *step_out = 0;
+    if (options->checkpoint_dir == NULL) {
+        return rps_fail(
+                error, RPS_E_INVAL, "there is no checkpoint_dir to begin from");
+    }
+    status = rps_checkpoint_survey(options->checkpoint_dir, options->ps_index,
+            options->ps_count, &survey, error);
+    for (size_t i = 0; status == RPS_OK && i < survey.count; i++) {
+        if (!survey.complete[i].abandoned) {
+            *step_out = survey.complete[i].step;
+        }
+    }
+    rps_checkpoint_survey_finish(&survey);
+    return status;
+}
+
+rps_status
+rps_service_load_newest(struct rps_service *service, struct rps_error *error)
+{
+    struct rps_task task = {0};
+    struct fresh fresh = {0};
+    rps_status status = find_newest(service, &task.step, error);
+
+    if (status != RPS_OK || task.step == 0) {
+        return status;
+    }
+    status = make_fresh(service, &task, &fresh, error);
+    if (status == RPS_OK) {
+        status = rps_lanes_merge(service->lanes, fresh.lanes, fresh.lane_count);
+    }
+    if (status == RPS_OK) {
+        struct rps_store *empty = service->store;
+
+        pthread_rwlock_wrlock(&service->state_lock);
+        service->store = fresh.store;
+        rps_tables_set_step(service->store, task.step);
+        atomic_store(&service->step, task.step);
+        pthread_mutex_lock(&service->lock);
+        service->data_position = json_incref(fresh.data_position);
+        service->saved = true;
+        service->saved_step = task.step;
+        pthread_mutex_unlock(&service->lock);
+        pthread_rwlock_unlock(&service->state_lock);
+        fresh.store = empty;
+        rps_service_event(service, RPS_LOG_INFO, "started_from",
+                "ckpt-%012" PRIu64 " in %s: %zu tables", task.step,
+                service->options.checkpoint_dir,
+                rps_store_count(service->store));
+    }
+    drop_fresh(&fresh, 0);
+    return status;
 }
 
 static rps_status
@@ -615,7 +699,8 @@ rps_status
 rps_serve_restore(struct rps_request *request)
 {
     struct rps_service *service = request->service;
-    struct rps_task task = {.run = run_restore};
+    struct rps_task task = {
+            .run = run_restore, .client = request->session->client};
     json_t *object;
     rps_status status = rps_request_json(request, &object);
 
@@ -634,7 +719,7 @@ rps_serve_restore(struct rps_request *request)
                 request->session->rank);
     }
     if (status == RPS_OK) {
-        status = check_epoch(service, task.epoch, &request->error);
+        status = check_epoch(service, &task, &request->error);
     }
     return status == RPS_OK ? rps_writer_submit(request, &task) : status;
 }

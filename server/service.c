@@ -185,7 +185,7 @@ build(struct rps_service *service, const struct rps_service_options *options,
             options->incarnation != 0 ? options->incarnation : rps_random_id();
     service->started_ms = rps_clock_ms();
     init_terms(service);
-    service->lanes = rps_lanes_create();
+    service->lanes = rps_lanes_create(options->client_ttl_ms);
     if (service->lanes == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "no memory for lanes");
     }
@@ -247,6 +247,16 @@ rps_service_destroy(struct rps_service *service)
     free((void *)(uintptr_t)service->options.checkpoint_dir);
     free((void *)(uintptr_t)service->options.job_id);
     free(service);
+}
+
+void
+rps_service_count_buffers(struct rps_service *service, int64_t bytes)
+{
+    if (bytes > 0) {
+        rps_budget_add(&service->budget, (uint64_t)bytes);
+    } else {
+        rps_budget_give(&service->budget, (uint64_t)-bytes);
+    }
 }
 
 rps_status

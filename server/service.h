@@ -35,6 +35,7 @@ struct rps_service_options {
     bool checkpoint_read_only_ok;
     uint64_t step_bytes_max; /* of one replica's contribution */
     uint32_t step_timeout_ms;
+    uint64_t client_ttl_ms; /* of one without a connection; 0: no limit */
     /** Keep the tables up (eviction, compaction) on a thread; else whoever
      * pushes does a slice of it. */
     bool background;
@@ -63,6 +64,14 @@ rps_status rps_service_create(struct rps_service **service_out,
 rps_status rps_service_set_token(struct rps_service *service,
         const struct rps_secret *token, struct rps_error *error);
 
+/**
+ * Begin with the newest complete checkpoint of checkpoint_dir, if there is
+ * one: its tables, its step and what it knows of clients; epoch 0, async.
+ * Before the first session. INVAL (no checkpoint_dir); as RESTORE.
+ */
+rps_status rps_service_load_newest(
+        struct rps_service *service, struct rps_error *error);
+
 /** No session may be open. Waits for a save in progress. */
 void rps_service_destroy(struct rps_service *service);
 
@@ -78,6 +87,22 @@ struct rps_session *rps_session_open(
  */
 void rps_session_close(struct rps_session *session);
 
+/** Bytes of a push whose last frame has not come. Threads: the session's. */
+size_t rps_session_held_bytes(const struct rps_session *session);
+
+/** Memory of connections counts in memory_limit: so much more or less.
+ * Threads: any. */
+void rps_service_count_buffers(struct rps_service *service, int64_t bytes);
+
+/**
+ * A newer connection has taken the session's lane over: this one is to be
+ * closed. Called under the service's lock, from another session's thread:
+ * only note it, and wake who closes. Once the session is closed it is not
+ * called any more. Threads: the session's, before its HELLO.
+ */
+void rps_session_on_superseded(struct rps_session *session,
+        void (*superseded)(void *context), void *context);
+
 /**
  * Takes the reply: an owned frame (free()), or NULL when memory ran out:
  * close the connection. Called exactly once a request, unless the session
@@ -88,7 +113,7 @@ typedef void rps_reply_fn(void *context, uint8_t *frame, size_t frame_bytes);
 /**
  * Serve one request. `message` and its frame are borrowed for the call; what
  * must outlive it is copied. A HELLO that takes over a lane waits for the
- * request that its older connection has in hand.
+ * request that its older connection has in hand, which then is superseded.
  *
  * Its deadline counts from came_ns (rps_clock_ns(); 0: from now). Once it has
  * passed the answer is DEADLINE: nothing was done, but a number is used up

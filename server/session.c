@@ -297,6 +297,34 @@ check_rank(struct hello *hello, struct rps_error *error)
     return RPS_OK;
 }
 
+size_t
+rps_session_held_bytes(const struct rps_session *session)
+{
+    return session->push.first != NULL ? session->push.bytes : 0;
+}
+
+void
+rps_session_on_superseded(struct rps_session *session,
+        void (*superseded)(void *context), void *context)
+{
+    session->superseded = superseded;
+    session->superseded_context = context;
+}
+
+/* The lane is this session's from here on. */
+static void
+supersede_locked(
+        const struct rps_service *service, const struct rps_session *session)
+{
+    for (const struct rps_session *at = service->sessions; at != NULL;
+            at = at->next) {
+        if (at != session && at->lane != NULL && at->lane == session->lane &&
+                at->superseded != NULL) {
+            at->superseded(at->superseded_context);
+        }
+    }
+}
+
 static rps_status
 enroll(struct rps_request *request, const struct hello *hello)
 {
@@ -320,6 +348,7 @@ enroll(struct rps_request *request, const struct hello *hello)
     session->client = hello->client;
     session->role = hello->role;
     session->greeted = true;
+    supersede_locked(service, session);
     if (is_member(hello->role)) {
         session->rank = (uint32_t)hello->rank;
         if (service->job != NULL) {

@@ -117,6 +117,8 @@ struct rps_session {
     uint64_t client;
     struct rps_lane *lane; /* NULL: none named */
     uint64_t turn;
+    void (*superseded)(void *context); /* set before HELLO; may be NULL */
+    void *superseded_context;
 
     struct rps_pushed push; /* session's own thread only */
     uint32_t replying;      /* reply callbacks in progress; lock */
@@ -171,9 +173,11 @@ struct rps_service {
     rps_terms terms;          /* state_lock */
     /* state_lock exclusive, or shared with `lock`; [terms.replica_count] */
     struct rps_contributed *contributed;
-    uint64_t drops;    /* tables dropped so far; state_lock */
-    size_t apply_next; /* table at which a failed apply goes on; state_lock
-                          exclusive */
+    uint64_t drops;      /* tables dropped so far; state_lock */
+    uint64_t begun_by;   /* client of the last RESTORE; state_lock */
+    uint64_t begun_step; /* its step; likewise */
+    size_t apply_next;   /* table at which a failed apply goes on; state_lock
+                            exclusive */
 
     /* Written under state_lock (epoch: exclusive), read anywhere: relaxed
      * would do where a lock is held, PING reads them without. */

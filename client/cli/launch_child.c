@@ -14,6 +14,7 @@
 #define EXIT_CANNOT_EXEC 126
 #define EXIT_NOT_FOUND   127
 #define READ_BYTES       16384u
+#define RECONNECT_S      "2"
 
 /* A "\r" line stands on the terminal and waits to be replaced. */
 static bool progress_shown;
@@ -191,6 +192,11 @@ become(const struct rps_launch_plan *plan, const struct rps_launch_child *child,
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
     setenv("TF_CONFIG", child->tf_config, 1);
+    if (child->role != RPS_ROLE_PS) {
+        /* no server is started again here: it waits for a connection that was
+         * cut, not for a server that is gone */
+        setenv("RECPS_RECONNECT_TIMEOUT", RECONNECT_S, 0);
+    }
     unsetenv("TF_CONFIG_FILE");
     if (terminal && child->progress) {
         setenv("RECPS_PROGRESS", "1", 1);

@@ -139,6 +139,10 @@ rps_tool_settings(const struct rps_tool_call *call, const char *tool,
             rps_option_given(options, "connect_timeout")
                     ? (uint32_t)(options->connect_timeout * 1000.0)
                     : CONNECT_MS_DEFAULT;
+    settings->reconnect_timeout_ms =
+            rps_option_given(options, "reconnect_timeout")
+                    ? (uint32_t)(options->reconnect_timeout * 1000.0)
+                    : settings->connect_timeout_ms;
     settings->request_timeout_ms = REQUEST_MS;
     settings->token_file = options->token_file;
     settings->tls_ca = options->tls_ca;

@@ -219,6 +219,13 @@ check_can_save(struct rps_run *run)
     return RPS_OK;
 }
 
+/* A server that is lost is not waited for then. */
+static int
+was_told_to_stop(void *context)
+{
+    return rps_stop_signal() != 0;
+}
+
 void
 rps_run_client_options(struct rps_run *run, rps_client_options *client)
 {
@@ -230,6 +237,8 @@ rps_run_client_options(struct rps_run *run, rps_client_options *client)
     client->job_seed = options->job_seed;
     client->checkpoint_dir = rps_text_or_null(options->checkpoint_dir);
     client->connect_timeout_ms = (uint32_t)(options->connect_timeout * 1e3);
+    client->reconnect_timeout_ms = (uint32_t)(options->reconnect_timeout * 1e3);
+    client->give_up = was_told_to_stop;
     client->token_file = rps_text_or_null(options->token_file);
     client->tls_ca = rps_text_or_null(options->tls_ca);
     client->tls_cert = rps_text_or_null(options->tls_cert);

@@ -10,10 +10,14 @@
  * Errors of every call that takes a handle, said once ("the usual"):
  * RPS_E_INVAL (an argument breaks its rule, or this role may not call it),
  * RPS_E_NOMEM, RPS_E_FORKED (the handle is the parent process's); and where a
- * server is asked, RPS_E_UNREACHABLE (one is gone, the client stays failed),
- * RPS_E_CORRUPT (a reply that does not fit its request: likewise),
- * RPS_E_ROLLED_BACK (the job has begun again), RPS_E_TIMEOUT
- * (request_timeout_ms passed; the outcome is unknown). An evaluator's client
+ * server is asked, RPS_E_UNREACHABLE (one is gone and was not reached again in
+ * reconnect_timeout_ms; the client stays failed), RPS_E_CORRUPT (a reply that
+ * does not fit its request: likewise), RPS_E_ROLLED_BACK (the job has begun
+ * again, or a server has lost its memory: see rps_client_rolled_back()),
+ * RPS_E_TIMEOUT (request_timeout_ms passed; the outcome is unknown).
+ *
+ * A connection that is cut is no error: it is dialled again, and every request
+ * is carried out once. An evaluator's client
  * is connected to PS 0 alone: what needs all servers is RPS_E_UNSUPPORTED.
  */
 #ifndef RPS_CLIENT_H
@@ -85,10 +89,26 @@ typedef struct rps_client_options {
     const char *tls_ca;
     const char *tls_cert;
     const char *tls_key;
+    /** How long a lost server is dialled again while a call or a ticket waits,
+     * whatever it waits for; 60000. 0: never. */
+    uint32_t reconnect_timeout_ms;
+    /** Asked meanwhile, also when a signal interrupts the wait: not 0 gives up
+     * at once. NULL: never. */
+    int (*give_up)(void *context);
+    void *give_up_context;
     /** Not 0: the body of each request has a checksum (XXH3_64), and so has
      * each reply's; a wrong one costs the connection. 0. */
     int body_checksum;
 } rps_client_options;
+
+/** What a server lost of this client. */
+typedef struct rps_rollback {
+    /** Changing requests to this server, which it numbers 1, 2, 3 …: those
+     * from `first` to `last` were answered, and are lost. 0: none. */
+    uint64_t first, last;
+    /** Of them, acknowledged pushes: the last ones that were. */
+    uint64_t pushes;
+} rps_rollback;
 
 /** What a client has sent and received since it was opened: whole frames, of
  * requests after HELLO; in embedded mode, too. */
@@ -141,7 +161,8 @@ typedef struct rps_call {
     uint64_t step; /**< global step of a push; 0 outside a job */
     /** The request's deadline, counted by each server from its arrival there;
      * 0: none. Past it the answer is RPS_E_DEADLINE and that server did
-     * nothing. rps_wait() has a limit of its own. */
+     * nothing; where none comes, RPS_E_TIMEOUT, and what was done is unknown.
+     * rps_wait() has a limit of its own. */
     uint32_t timeout_ms;
     uint32_t flags; /**< RPS_READ_ONLY, of every lookup in the call */
 } rps_call;
@@ -292,6 +313,29 @@ RPS_API void rps_client_traffic(
 RPS_API uint32_t rps_server_count(const rps_client *client);
 
 /**
+ * What a server that began anew has lost of this client's changes, since this
+ * was asked last: it answers HELLO with the last number in its memory.
+ *
+ * Until it is asked, every call that reads or changes tables is
+ * RPS_E_ROLLED_BACK, and so are the tickets that waited for the server then:
+ * what was not acknowledged was not done, and is not sent again. So for each
+ * client and server, as long as no push was canceled or timed out,
+ *
+ *   pushes applied = pushes acknowledged - pushes told as rolled back
+ *
+ * and as servers carry a client's pushes out in their order, those that are
+ * lost are the last ones that were acknowledged. `pushes` is exact as long as
+ * fewer than 256 other changes or refused pushes stand between the client's
+ * pushes that are not lost; beyond that it may count some too many.
+ *
+ * Units:   ps counts from 0 to rps_server_count() - 1.
+ * Threads: the client's.
+ * Errors:  RPS_E_INVAL (no such server); RPS_E_FORKED.
+ */
+RPS_API RPS_NODISCARD rps_status rps_client_rolled_back(
+        rps_client *client, uint32_t ps, rps_rollback *out);
+
+/**
  * Open a table, creating it where it is not there yet, on every PS. A name
  * that this client has open answers the same handle.
  *
@@ -361,7 +405,8 @@ RPS_API RPS_NODISCARD rps_status rps_push_start(rps_client *client,
  *
  * Units:   timeout_ms in milliseconds, 0 = no limit.
  * Threads: the client's.
- * Errors:  RPS_E_TIMEOUT (not done yet; wait again or cancel),
+ * Errors:  RPS_E_TIMEOUT (not done yet; wait again or cancel; or, the ticket
+ *          being gone, the call's timeout_ms passed), RPS_E_DEADLINE,
  *          RPS_E_NOT_FOUND (no such ticket; or the request's: a table that a
  *          restore took away), RPS_E_LIMIT (the request's: step_bytes_max),
  *          RPS_E_DEADLINE (the request's: call.timeout_ms); the usual.

@@ -146,7 +146,8 @@ add_refused(struct rps_text *text, const struct rps_view *view)
             [RPS_REFUSED_NO_HELLO] = "reason=\"no_hello\"",
             [RPS_REFUSED_HANDSHAKES] = "reason=\"handshakes_max\"",
             [RPS_REFUSED_TLS] = "reason=\"tls_failed\"",
-            [RPS_REFUSED_MEMORY] = "reason=\"memory\""};
+            [RPS_REFUSED_MEMORY] = "reason=\"memory\"",
+            [RPS_REFUSED_STALLED] = "reason=\"stalled\""};
 
     rps_family(text, name, "counter",
             "Connections that the server closed, by the reason.");
@@ -197,6 +198,13 @@ add_connections(struct rps_text *text, const struct rps_view *view,
     rps_counter(text, "recps_auth_failures_total",
             "HELLOs without a proof of the token, or with a wrong one.",
             figures->auth_failures);
+    rps_gauge(text, "recps_clients", "Clients whose numbers are known.",
+            (double)figures->lanes);
+    rps_counter(text, "recps_reconnects_total",
+            "HELLOs of a client that was known.", figures->reconnects);
+    rps_counter(text, "recps_repeated_requests_total",
+            "Changes that came again and got their kept verdict.",
+            figures->repeats);
     rps_counter(text, "recps_received_bytes_total",
             "Bytes of frames read from peers, without what TLS adds.",
             RPS_LOOPS_SUM(view, received_bytes));
@@ -205,6 +213,15 @@ add_connections(struct rps_text *text, const struct rps_view *view,
             RPS_LOOPS_SUM(view, sent_bytes));
     rps_gauge(text, "recps_unsent_bytes", "Replies that peers did not take.",
             (double)RPS_LOOPS_SUM(view, unsent_bytes));
+    rps_gauge(text, "recps_buffer_bytes",
+            "Memory of connections: requests that come in, replies that are "
+            "not taken yet.",
+            (double)RPS_LOOPS_SUM(view, held_bytes));
+    rps_gauge(text, "recps_buffer_limit_bytes", "The option buffers_max.",
+            (double)view->shared->buffers_max);
+    rps_gauge(text, "recps_connections_waiting",
+            "Connections that are not read from until others need less.",
+            (double)RPS_LOOPS_SUM(view, waiting));
     rps_family(text, queue, "gauge",
             "Requests without an answer; of them, those that wait for other "
             "members or the writer; what waits for the writer's thread.");

@@ -57,6 +57,17 @@ rps_conn_break(struct rps_conn *conn)
     atomic_store(&conn->broken, true);
 }
 
+/* Its client has another connection by now. Under the service's lock, so
+ * that the connection is there. */
+static void
+on_superseded(void *context)
+{
+    struct rps_conn *conn = context;
+
+    atomic_store(&conn->superseded, true);
+    rps_loop_look(conn->loop);
+}
+
 /* Our half is shut: nothing more comes. */
 static void
 say_end(struct rps_conn *conn)
@@ -119,6 +130,7 @@ rps_conn_destroy(struct rps_conn *conn)
         *head = conn->next;
     }
     rps_conn_greeted(conn);
+    rps_conn_finish_memory(conn);
     event_del(&conn->readable);
     event_del(&conn->writable);
     event_del(&conn->timer);
@@ -188,7 +200,7 @@ settle(struct rps_conn *conn)
     if (atomic_load(&conn->broken)) {
         rps_conn_lose(conn, "out_of_memory", "no memory for a reply");
     }
-    if (conn->dead) {
+    if (conn->dead || atomic_load(&conn->superseded)) {
         rps_conn_destroy(conn);
         return;
     }
@@ -200,6 +212,10 @@ settle(struct rps_conn *conn)
     }
     if (conn->close_when_sent && !evtimer_pending(&conn->timer, NULL)) {
         set_timer(conn, RPS_LINGER_MS);
+    }
+    rps_conn_settle_memory(conn);
+    if (!rps_conn_may_read(conn) && conn->state == RPS_CONN_SERVING) {
+        rps_conn_note_backlog(conn);
     }
     arm(&conn->readable,
             rps_conn_may_read(conn) || conn->state == RPS_CONN_LINGERING);
@@ -226,7 +242,13 @@ take_turn(struct rps_conn *conn)
 {
     for (uint32_t n = 0; n < RPS_CONN_TURN_FRAMES && rps_conn_may_read(conn);
             n++) {
+        if (!rps_conn_may_begin(conn)) {
+            break;
+        }
         if (!rps_conn_fill(conn)) {
+            if (conn->passes && conn->in_length == 0) {
+                rps_conn_end_frame(conn);
+            }
             break;
         }
         rps_conn_serve(conn);
@@ -295,7 +317,7 @@ rps_conn_quiet(struct rps_conn *conn)
 void
 rps_conn_check_broken(struct rps_conn *conn)
 {
-    if (atomic_load(&conn->broken)) {
+    if (atomic_load(&conn->broken) || atomic_load(&conn->superseded)) {
         settle(conn);
     }
 }
@@ -359,6 +381,8 @@ rps_conn_open(struct rps_loop *loop, int fd, const char *peer)
     conn->loop = loop;
     conn->fd = fd;
     atomic_init(&conn->broken, false);
+    atomic_init(&conn->superseded, false);
+    rps_session_on_superseded(conn->session, on_superseded, conn);
     strncpy(conn->peer, peer, sizeof(conn->peer) - 1);
     conn->surplus = atomic_load(&shared->connections) > shared->connections_max;
     event_assign(

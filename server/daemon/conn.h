@@ -46,8 +46,12 @@ void rps_conn_break(struct rps_conn *conn);
 /** The loop drains from here on. May destroy the connection. */
 void rps_conn_quiet(struct rps_conn *conn);
 
-/** Close if it was marked by rps_conn_break. */
+/** Close if it was marked by rps_conn_break, or is superseded. */
 void rps_conn_check_broken(struct rps_conn *conn);
+
+/** Memory is short: give back what is idle, end who holds it for nothing. May
+ * destroy the connection. */
+void rps_conn_look_at_memory(struct rps_conn *conn);
 
 /** Requests in hand (those that wait for other members not counted). */
 bool rps_conn_busy(const struct rps_conn *conn);

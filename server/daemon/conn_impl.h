@@ -47,7 +47,8 @@ struct rps_conn {
     int fd;
     struct rps_tls *tls; /* NULL: plain */
     enum rps_conn_state state;
-    atomic_bool broken; /* any thread: a reply was lost, close */
+    atomic_bool broken;     /* any thread: a reply was lost, close */
+    atomic_bool superseded; /* any thread: its client came again, close */
 
     bool ended;             /* the peer sends no more */
     bool dead;              /* close at the end of the callback */
@@ -70,6 +71,8 @@ struct rps_conn {
     size_t in_capacity;
     size_t frame_bytes; /* 0 until the header is here */
     uint64_t header_ns; /* when it came, for its deadline */
+    size_t backlog;     /* bytes that lay in the socket at backlog_ns */
+    uint64_t backlog_ns;
     struct rps_header header;
     rps_status header_status;
     char why[RPS_CONN_WHY_BYTES]; /* of a header that is answered with a refusal
@@ -84,6 +87,22 @@ struct rps_conn {
     size_t out_offset; /* sent bytes of out_first */
     size_t out_bytes;  /* unsent, all */
 
+    /* conn_memory.c; held = in_capacity + out_bytes + stored + promised */
+    size_t held;
+    size_t stored;     /* frames of a push that is not whole */
+    size_t promised;   /* of the frame that comes in, for its buffer */
+    bool waits;        /* in the loop's queue: it is not read from */
+    bool passes;       /* it has waited for this frame */
+    bool elder_served; /* its one frame was */
+    bool clogged;      /* it is not read from until its replies are taken */
+    bool still;        /* nothing has moved since still_ns */
+    uint64_t still_ns;
+    size_t wants; /* bytes that it waits for */
+    struct rps_conn *waits_behind;
+    struct rps_conn *waits_before;
+    uint64_t moved_ns;  /* begin of the watch */
+    size_t moved_bytes; /* in and out since then */
+
     char peer[RPS_CONN_PEER_BYTES];
 };
 
@@ -97,6 +116,9 @@ void rps_conn_refuse(struct rps_conn *conn, const char *event, const char *why);
 
 /** May the next request be read? */
 bool rps_conn_may_read(const struct rps_conn *conn);
+
+/** It is not read from for now: what waits already is as old as that. */
+void rps_conn_note_backlog(struct rps_conn *conn);
 
 /** Read until one frame is whole: true. false: nothing more for now. */
 bool rps_conn_fill(struct rps_conn *conn);
@@ -116,6 +138,30 @@ void rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes);
 void rps_conn_flush(struct rps_conn *conn);
 
 void rps_conn_free_out(struct rps_conn *conn);
+
+/* conn_memory.c */
+
+/** `bytes` more for the buffer of a frame. false: it waits for them. */
+bool rps_conn_reserve(struct rps_conn *conn, size_t bytes);
+
+/** May a frame be begun? false: it waits. */
+bool rps_conn_may_begin(struct rps_conn *conn);
+
+/** It has so many more, whatever the bound; it gives so many back. */
+void rps_conn_hold(struct rps_conn *conn, size_t bytes);
+void rps_conn_release(struct rps_conn *conn, size_t bytes);
+
+/** Bytes came in or went out. */
+void rps_conn_moved(struct rps_conn *conn, size_t bytes);
+
+/** A frame was served, or none came. */
+void rps_conn_end_frame(struct rps_conn *conn);
+
+/** Something was served or sent: whose turn is it? */
+void rps_conn_settle_memory(struct rps_conn *conn);
+
+/** The connection goes. */
+void rps_conn_finish_memory(struct rps_conn *conn);
 
 /* conn_stats.c */
 

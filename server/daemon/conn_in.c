@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #define IN_BYTES_START 4096u
@@ -15,8 +16,8 @@ bool
 rps_conn_may_read(const struct rps_conn *conn)
 {
     return !conn->dead && !conn->close_when_sent &&
-           conn->state != RPS_CONN_LINGERING &&
-           conn->out_bytes < RPS_CONN_OUT_BYTES_MAX &&
+           conn->state != RPS_CONN_LINGERING && !conn->waits &&
+           !conn->clogged && conn->out_bytes < RPS_CONN_OUT_BYTES_MAX &&
            conn->pending < RPS_CONN_PENDING_MAX;
 }
 
@@ -40,8 +41,12 @@ make_room(struct rps_conn *conn, size_t want)
     if (capacity < IN_BYTES_START) {
         capacity = IN_BYTES_START;
     }
+    if (!rps_conn_reserve(conn, capacity - conn->in_capacity)) {
+        return false;
+    }
     in = aligned_alloc(RPS_MESSAGE_ALIGN, capacity);
     if (in == NULL) {
+        rps_conn_release(conn, capacity - conn->in_capacity);
         rps_conn_lose(conn, "out_of_memory", "no memory for a request");
         return false;
     }
@@ -91,7 +96,7 @@ accept_header(struct rps_conn *conn)
         rps_conn_lose(conn, "bad_frame", error.text);
         return;
     }
-    conn->header_ns = rps_clock_ns();
+    conn->header_ns = conn->backlog > 0 ? conn->backlog_ns : rps_clock_ns();
 }
 
 /* The first byte tells: a frame begins with 'R', a TLS record never does. Who
@@ -130,6 +135,18 @@ receive(struct rps_conn *conn, void *bytes, size_t n)
                              : rps_tls_read(conn->tls, bytes, n);
 }
 
+void
+rps_conn_note_backlog(struct rps_conn *conn)
+{
+    int bytes = 0;
+
+    if (conn->backlog == 0 && conn->tls == NULL &&
+            ioctl(conn->fd, FIONREAD, &bytes) == 0 && bytes > 0) {
+        conn->backlog = (size_t)bytes;
+        conn->backlog_ns = rps_clock_ns();
+    }
+}
+
 /* Reads until one frame is whole: true. false: nothing more for now. */
 bool
 rps_conn_fill(struct rps_conn *conn)
@@ -156,6 +173,9 @@ rps_conn_fill(struct rps_conn *conn)
                 conn, conn->in + conn->in_length, want < room ? want : room);
         if (n > 0) {
             conn->in_length += (size_t)n;
+            conn->backlog -=
+                    (size_t)n < conn->backlog ? (size_t)n : conn->backlog;
+            rps_conn_moved(conn, (size_t)n);
             rps_stat_add(
                     &rps_loop_stats(conn->loop)->received_bytes, (uint64_t)n);
         } else if (n < 0 && errno == EINTR) {
@@ -215,8 +235,11 @@ next_frame(struct rps_conn *conn)
     if (conn->in_capacity > RPS_CONN_KEEP_BYTES) {
         free(conn->in);
         conn->in = NULL;
+        rps_conn_release(conn, conn->in_capacity);
         conn->in_capacity = 0;
     }
+    rps_conn_end_frame(conn);
+    rps_conn_settle_memory(conn);
 }
 
 /* Serves the whole frame in `in`. */

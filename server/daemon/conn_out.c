@@ -75,6 +75,7 @@ rps_conn_queue(struct rps_conn *conn, uint8_t *frame, size_t frame_bytes)
     }
     conn->out_last = out;
     conn->out_bytes += frame_bytes;
+    rps_conn_hold(conn, frame_bytes);
     rps_stat_add(&rps_loop_stats(conn->loop)->unsent_bytes, frame_bytes);
 }
 
@@ -99,6 +100,8 @@ sent(struct rps_conn *conn, size_t n)
     struct rps_loop_stats *stats = rps_loop_stats(conn->loop);
 
     conn->out_bytes -= n;
+    rps_conn_release(conn, n);
+    rps_conn_moved(conn, n);
     rps_stat_add(&stats->sent_bytes, n);
     rps_stat_add(&stats->unsent_bytes, 0 - (uint64_t)n);
     while (n > 0) {

@@ -127,7 +127,7 @@ rps_conn_stats_lost(struct rps_conn *conn, const char *event)
     } reasons[] = {{"bad_frame", RPS_REFUSED_BAD_FRAME},
             {"no_hello", RPS_REFUSED_NO_HELLO},
             {"handshakes_max", RPS_REFUSED_HANDSHAKES},
-            {"tls_failed", RPS_REFUSED_TLS}};
+            {"tls_failed", RPS_REFUSED_TLS}, {"stalled", RPS_REFUSED_STALLED}};
     enum rps_refused why = RPS_REFUSED_MEMORY;
 
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {

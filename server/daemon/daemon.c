@@ -20,7 +20,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define SPARE_FILES 64u /* beside the connections: files, loops, log */
+#define BUFFERS_BYTES_MIN (64ull << 20)
+#define SPARE_FILES       64u /* beside the connections: files, loops, log */
 
 static void
 on_service_event(void *context, int level, const char *event, const char *text)
@@ -238,6 +239,7 @@ create_service(struct rps_daemon *daemon)
             .checkpoint_dir = checkpoint_dir(options),
             .step_bytes_max = options->step_bytes_max,
             .step_timeout_ms = (uint32_t)(options->step_timeout * 1000.0),
+            .client_ttl_ms = (uint64_t)(options->client_ttl * 1000.0),
             .background = true,
             .memory_limit = options->memory_limit,
             .numa = options->numa,
@@ -260,6 +262,14 @@ create_service(struct rps_daemon *daemon)
         rps_log(RPS_LOG_ERROR, "start_failed", "%s", error.text);
         return RPS_EXIT_INTERNAL;
     }
+    if (strcmp(options->start_from, "newest") == 0) {
+        status = rps_service_load_newest(daemon->service, &error);
+    }
+    if (status != RPS_OK) {
+        rps_log(RPS_LOG_ERROR, "start_failed", "--start-from newest: %s",
+                error.text);
+        return status == RPS_E_INVAL ? RPS_EXIT_USAGE : RPS_EXIT_CHECKPOINT_DIR;
+    }
     daemon->shared.service = daemon->service;
     return RPS_EXIT_OK;
 }
@@ -279,12 +289,27 @@ loops_wanted(uint64_t asked)
                                             : RPS_LOOPS_AUTO_MAX;
 }
 
+/* They count in memory_limit: a quarter of it, unless somebody chose. */
+static uint64_t
+buffers_max(const struct rps_options *options)
+{
+    const uint64_t quarter = options->memory_limit / 4;
+
+    if (quarter == 0 || rps_option_given(options, "buffers_max") ||
+            quarter > options->buffers_max) {
+        return options->buffers_max;
+    }
+    return quarter > BUFFERS_BYTES_MIN ? quarter : BUFFERS_BYTES_MIN;
+}
+
 static int
 start_loops(struct rps_daemon *daemon)
 {
     struct rps_error error = {.text = ""};
     uint32_t wanted = loops_wanted(daemon->options->loops);
 
+    daemon->shared.buffers_max = buffers_max(daemon->options);
+    daemon->shared.loop_buffers_max = daemon->shared.buffers_max / wanted;
     daemon->shared.greeters_max =
             (uint32_t)(daemon->options->handshakes_max + wanted - 1) / wanted;
     for (uint32_t i = 0; i < wanted; i++) {

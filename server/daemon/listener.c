@@ -21,6 +21,7 @@
 #define KEEPALIVE_IDLE_S     60
 #define KEEPALIVE_INTERVAL_S 15
 #define KEEPALIVE_PROBES     4
+#define USER_TIMEOUT_MS      120000 /* what is sent, and not acknowledged */
 
 struct rps_listener {
     int fds[RPS_LISTEN_MAX];
@@ -171,12 +172,15 @@ set_options(int fd)
     int idle = KEEPALIVE_IDLE_S;
     int interval = KEEPALIVE_INTERVAL_S;
     int probes = KEEPALIVE_PROBES;
+    int unanswered_ms = USER_TIMEOUT_MS;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms,
+            sizeof(unanswered_ms));
 }
 
 /* Out of descriptors: a ready listener would spin, so it rests a while. */

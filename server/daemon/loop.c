@@ -45,7 +45,7 @@ struct rps_loop {
     bool started;
     int wake_fd;
 
-    atomic_bool some_broken; /* a reply found no memory for its letter */
+    atomic_bool some_broken; /* a connection is broken, or superseded */
     pthread_mutex_t lock;
     struct mail *first; /* lock */
     struct mail *last;  /* lock */
@@ -53,6 +53,7 @@ struct rps_loop {
     /* loop thread only */
     struct rps_conn *conns;
     struct rps_greeters greeters;
+    struct rps_loop_memory memory;
     struct mail drain_mail; /* so that neither needs memory when it is due */
     struct mail stop_mail;
     bool draining;
@@ -96,6 +97,12 @@ struct rps_conn **
 rps_loop_conns(struct rps_loop *loop)
 {
     return &loop->conns;
+}
+
+struct rps_loop_memory *
+rps_loop_memory(struct rps_loop *loop)
+{
+    return &loop->memory;
 }
 
 struct rps_greeters *
@@ -156,6 +163,13 @@ rps_loop_give(struct rps_loop *loop, int fd, const char *peer)
 }
 
 void
+rps_loop_look(struct rps_loop *loop)
+{
+    atomic_store(&loop->some_broken, true);
+    ring(loop->wake_fd);
+}
+
+void
 rps_loop_mail_reply(struct rps_loop *loop, struct rps_conn *conn,
         uint8_t *frame, size_t frame_bytes)
 {
@@ -164,8 +178,7 @@ rps_loop_mail_reply(struct rps_loop *loop, struct rps_conn *conn,
     if (mail == NULL) {
         free(frame);
         rps_conn_break(conn);
-        atomic_store(&loop->some_broken, true);
-        ring(loop->wake_fd);
+        rps_loop_look(loop);
         return;
     }
     mail->kind = MAIL_REPLY;
@@ -266,6 +279,9 @@ on_tick(evutil_socket_t fd, short what, void *context)
     (void)what;
     rps_stat_set(&loop->stats->lag_ns, now_ns > due_ns ? now_ns - due_ns : 0);
     rps_stat_set(&loop->stats->tick_ns, now_ns);
+    if (rps_loop_is_short(loop)) {
+        each_conn(loop, rps_conn_look_at_memory);
+    }
 }
 
 /* Takes one letter; false when the box is empty. */
@@ -430,6 +446,7 @@ rps_loop_start(struct rps_loop **loop_out, uint32_t index,
     }
     pthread_mutex_init(&loop->lock, NULL);
     loop->shared = shared;
+    loop->memory.max = shared->loop_buffers_max;
     loop->wake_fd = -1;
     loop->drain_mail.kind = MAIL_DRAIN;
     loop->stop_mail.kind = MAIL_STOP;

@@ -31,6 +31,8 @@ struct rps_loops_shared {
     struct rps_access *access;
     uint32_t connections_max;
     uint32_t greeters_max;           /* of one loop: no HELLO yet */
+    uint64_t buffers_max;            /* of all loops */
+    uint64_t loop_buffers_max;       /* of one */
     atomic_uint connections;         /* open, surplus ones included */
     _Atomic uint64_t turned_away;    /* closed before a loop had them */
     const char *_Atomic stop_reason; /* before rps_loop_drain() */
@@ -65,6 +67,9 @@ void rps_loop_stop(struct rps_loop *loop);
 void rps_loop_mail_reply(struct rps_loop *loop, struct rps_conn *conn,
         uint8_t *frame, size_t frame_bytes);
 
+/** Look at every connection: one is broken or superseded. Threads: any. */
+void rps_loop_look(struct rps_loop *loop);
+
 /** Drop mail for a connection that goes. Threads: the loop's. */
 void rps_loop_forget(struct rps_loop *loop, const struct rps_conn *conn);
 
@@ -77,6 +82,21 @@ bool rps_loop_draining(const struct rps_loop *loop);
 
 /** What it counts. Written by the loop's thread; read by any. */
 struct rps_loop_stats *rps_loop_stats(const struct rps_loop *loop);
+
+/** What its connections hold; see conn_memory.c. Threads: the loop's. */
+struct rps_loop_memory {
+    uint64_t held;          /* bytes */
+    uint64_t max;           /* the loop's share; set before it starts */
+    uint64_t reported;      /* of `held`, to the service's budget */
+    uint64_t waiting;       /* connections in the queue */
+    struct rps_conn *first; /* that waits for memory */
+    struct rps_conn *last;
+    struct rps_conn *elder; /* goes on beyond the bound; NULL: none */
+};
+struct rps_loop_memory *rps_loop_memory(struct rps_loop *loop);
+
+/** Somebody waits for memory, or will soon. Threads: the loop's. */
+bool rps_loop_is_short(struct rps_loop *loop);
 
 /** The list of the loop's connections. Threads: the loop's. */
 struct rps_conn **rps_loop_conns(struct rps_loop *loop);

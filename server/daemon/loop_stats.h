@@ -53,6 +53,7 @@ enum rps_refused {
     RPS_REFUSED_HANDSHAKES, /* the oldest of too many without HELLO */
     RPS_REFUSED_TLS,        /* its handshake, its records, or none at all */
     RPS_REFUSED_MEMORY,
+    RPS_REFUSED_STALLED, /* held memory that others waited for */
     RPS_REFUSED_COUNT
 };
 
@@ -64,6 +65,8 @@ struct rps_loop_stats {
     _Atomic uint64_t pending;      /* requests without an answer, now */
     _Atomic uint64_t parked;       /* of them, those that wait for others */
     _Atomic uint64_t unsent_bytes; /* of replies, now */
+    _Atomic uint64_t held_bytes;   /* of buffers, now */
+    _Atomic uint64_t waiting;      /* connections that wait for memory, now */
     _Atomic uint64_t tick_ns;      /* when the loop last turned its clock */
     _Atomic uint64_t lag_ns;       /* how late that was */
 

@@ -273,6 +273,7 @@ servers_open(const struct servers *servers, const char *role, uint32_t index,
     options.cluster = &cluster;
     options.checkpoint_dir = servers->dir;
     options.connect_timeout_ms = 30000;
+    options.reconnect_timeout_ms = 0; /* what is killed is gone */
     servers_set_access(servers, &options);
     must(rps_client_open(&client, &options));
     rps_cluster_finish(&cluster);

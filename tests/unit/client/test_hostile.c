@@ -173,7 +173,8 @@ serve_one(int fd, struct liar *liar)
     case RPS_OP_HELLO:
         answer_text(fd, header,
                 "{\"version\":1,\"epoch\":0,\"ps_count\":1,\"ps_index\":0,"
-                "\"route_version\":1,\"last_number\":\"0\"}");
+                "\"route_version\":1,\"last_number\":\"0\","
+                "\"incarnation\":\"00000000000000aa\"}");
         return true;
     case RPS_OP_GET_EMBEDDING_TABLE: {
         char text[64];
