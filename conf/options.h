@@ -85,6 +85,10 @@
   X(RPS_SCOPE_TRAIN, sparse_init, STRING, "uniform:-0.05,0.05", "", "1..1024", "zeros, constant:V, uniform:LOW,HIGH, normal:MEAN,DEVIATION or truncated_normal:MEAN,DEVIATION") \
   X(RPS_SCOPE_TRAIN, dense_optimizer, CHOICE, "adam", "", "sgd|momentum|adagrad|rowwise_adagrad|adam|adamw|adam_catchup|adamw_catchup|ftrl|rmsprop", "optimizer of the dense variables") \
   X(RPS_SCOPE_TRAIN, dense_lr, F64, "0.001", "", "1e-30..1e6", "its learning rate") \
+  X(RPS_SCOPE_TRAIN, sparse_schedule, STRING, "constant", "", "1..1024", "how it changes with the steps: constant, polynomial:..., exponential:... or piecewise:...; TABLE=SCHEDULE;... a table") \
+  X(RPS_SCOPE_TRAIN, dense_schedule, STRING, "constant", "", "1..1024", "the same of --dense-lr") \
+  X(RPS_SCOPE_TRAIN, loss_scale, STRING, "1", "", "1..64", "factor of the loss while gradients are computed: a power of two, or dynamic") \
+  X(RPS_SCOPE_TRAIN, loss_scale_growth, U64, "2000", "steps", "1..1000000000", "clean steps after which a dynamic loss scale doubles") \
   X(RPS_SCOPE_TRAIN, mode, CHOICE, "sync", "", "sync|async", "when a push is applied") \
   X(RPS_SCOPE_TRAIN, combine, CHOICE, "sum", "", "sum|mean", "how the replicas' gradients become one (sync)") \
   X(RPS_SCOPE_TRAIN, seed, U64, "1", "", "", "of start values and shuffle") \

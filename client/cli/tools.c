@@ -28,6 +28,7 @@ const struct rps_tool *const rps_tools[] = {
         &rps_tool_save,
         &rps_tool_verify,
         &rps_tool_digest,
+        &rps_tool_ranktable,
         &rps_tool_log_level,
         &rps_tool_shutdown,
 };

@@ -12,7 +12,6 @@ rps_dense_init(struct rps_dense *dense, struct rps_model *model,
 
     memset(dense, 0, sizeof(*dense));
     dense->model = model;
-    dense->learning_rate = (float)settings->dense.learning_rate;
     for (uint32_t v = 0; v < model->variable_count; v++) {
         if (model->variables[v].rows > rows_max) {
             rows_max = model->variables[v].rows;
@@ -92,7 +91,8 @@ rps_dense_lookups(
 }
 
 void
-rps_dense_pushes(const struct rps_dense *dense, rps_push *pushes)
+rps_dense_pushes(
+        const struct rps_dense *dense, rps_push *pushes, float learning_rate)
 {
     for (uint32_t v = 0; v < dense->model->variable_count; v++) {
         const struct rps_variable *variable = &dense->model->variables[v];
@@ -102,7 +102,7 @@ rps_dense_pushes(const struct rps_dense *dense, rps_push *pushes)
                 .keys = dense->keys,
                 .key_count = (size_t)variable->rows,
                 .gradients = variable->gradients,
-                .learning_rate = dense->learning_rate,
+                .learning_rate = learning_rate,
         };
     }
 }

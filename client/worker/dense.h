@@ -14,7 +14,6 @@
 
 struct rps_dense {
     struct rps_model *model; /* borrowed */
-    float learning_rate;
     rps_embedding_table *tables[RPS_MODEL_VARIABLES_MAX];
     uint64_t *keys; /* 0, 1, … up to the longest variable's rows */
 };
@@ -35,6 +34,7 @@ void rps_dense_lookups(
         const struct rps_dense *dense, rps_lookup *lookups, uint32_t flags);
 
 /** Fill one entry a variable of a fused push of the gradients. */
-void rps_dense_pushes(const struct rps_dense *dense, rps_push *pushes);
+void rps_dense_pushes(
+        const struct rps_dense *dense, rps_push *pushes, float learning_rate);
 
 #endif /* RPS_WORKER_DENSE_H */

@@ -20,7 +20,9 @@ struct rps_loop {
     uint64_t save_at; /* the chief saves once this step ended; 0: none */
     uint64_t saved;   /* newest step saved by this run */
     double loss;      /* of the last step */
-    bool broken;      /* it was said that the loss is not finite */
+    struct rps_loss_scale scale;
+    bool skipped; /* the last step's push, for an overflow */
+    bool broken;  /* it was said that the loss is not finite */
     bool left;
 };
 

@@ -216,6 +216,33 @@ print_step(struct rps_report *report, const struct rps_report_step *step)
     fflush(stdout);
 }
 
+/* "table_lr": {"user_table": 0.05, ...}; every rate is finite. */
+static void
+add_rates(struct rps_text *text, const struct rps_report_step *step)
+{
+    for (uint32_t i = 0; i < step->rate_count; i++) {
+        rps_text_add(text, "%s\"%s\": %.9g",
+                i == 0 ? ", \"table_lr\": {" : ", ", step->rates[i].table,
+                step->rates[i].rate);
+    }
+    if (step->rate_count > 0) {
+        rps_text_add(text, "}");
+    }
+}
+
+/* 17 digits: a power of two, exactly */
+static void
+add_loss_scale(struct rps_text *text, const struct rps_report_step *step)
+{
+    if (step->loss_scale > 0.0) {
+        rps_text_add(text,
+                ", \"loss_scale\": %.17g, \"skipped\": %s, "
+                "\"skipped_steps\": %" PRIu64,
+                step->loss_scale, step->skipped ? "true" : "false",
+                step->skipped_steps);
+    }
+}
+
 static rps_status
 log_step(struct rps_report *report, const struct rps_report_step *step,
         struct rps_error *error)
@@ -226,6 +253,8 @@ log_step(struct rps_report *report, const struct rps_report_step *step,
     add_number(&text, "loss", true, step->loss);
     add_number(&text, "sparse_lr", true, step->sparse_lr);
     add_number(&text, "dense_lr", true, step->dense_lr);
+    add_rates(&text, step);
+    add_loss_scale(&text, step);
     return write_json(report, &text, error);
 }
 
@@ -238,10 +267,12 @@ summarize_step(struct rps_report *report, const struct rps_report_step *step,
             {"learning_rate/sparse", step->sparse_lr},
             {"learning_rate/dense", step->dense_lr},
             {"samples_per_second", rps_report_samples_per_second(report)},
+            {"loss_scale", step->loss_scale},
     };
+    const size_t count = sizeof(scalars) / sizeof(scalars[0]);
 
     return rps_summary_add(report->summary, step->step, scalars,
-            sizeof(scalars) / sizeof(scalars[0]), error);
+            step->loss_scale > 0.0 ? count : count - 1, error);
 }
 
 rps_status

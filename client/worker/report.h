@@ -21,12 +21,23 @@ struct rps_report_options {
     bool quiet;              /* not the chief: prints and writes nothing */
 };
 
+/** Of one table, where a model has several. */
+struct rps_report_rate {
+    const char *table;
+    double rate;
+};
+
 struct rps_report_step {
     uint64_t step;
     double loss;
     uint64_t samples; /* of this step, global batch */
     double sparse_lr;
     double dense_lr;
+    const struct rps_report_rate *rates; /* [rate_count] */
+    uint32_t rate_count;                 /* 0: sparse_lr says all */
+    double loss_scale;                   /* 0: none */
+    bool skipped;                        /* for an overflow, this step */
+    uint64_t skipped_steps;              /* so far */
 };
 
 struct rps_report_end {

@@ -274,6 +274,9 @@ rps_settings_read(struct rps_settings *settings,
         status = rps_settings_read_model(settings, error);
     }
     if (status == RPS_OK) {
+        status = rps_settings_read_schedules(settings, error);
+    }
+    if (status == RPS_OK) {
         status = read_task(settings, error);
     }
     if (status == RPS_OK && settings->task == RPS_TASK_EVALUATOR &&

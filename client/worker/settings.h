@@ -6,7 +6,9 @@
 #ifndef RPS_WORKER_SETTINGS_H
 #define RPS_WORKER_SETTINGS_H
 
+#include "client/worker/loss_scale.h"
 #include "client/worker/model.h"
+#include "client/worker/schedule.h"
 #include "conf/options.h"
 
 #include <recps/client.h>
@@ -47,6 +49,12 @@ rps_rule_accumulates(const struct rps_update_rule *rule)
            rule->optimizer == RPS_OPTIMIZER_FTRL;
 }
 
+/** The learning rates of one step. */
+struct rps_rates {
+    double sparse[RPS_MODEL_TABLES_MAX]; /* in the order of the tables */
+    double dense;
+};
+
 struct rps_settings {
     const struct rps_options *options; /* borrowed */
     enum rps_task task;
@@ -54,6 +62,9 @@ struct rps_settings {
     struct rps_model_shape shape; /* emb_dim and the MLPs; not the data's */
     struct rps_update_rule sparse;
     struct rps_update_rule dense;
+    struct rps_schedule sparse_schedules[RPS_MODEL_TABLES_MAX];
+    struct rps_schedule dense_schedule;
+    struct rps_loss_scale loss_scale; /* as it begins */
     enum rps_initializer initializer;
     float initializer_low;
     float initializer_high;
@@ -75,6 +86,14 @@ rps_status rps_settings_read(struct rps_settings *settings,
 /** The model's part of it; rps_settings_read() calls it. */
 rps_status rps_settings_read_model(
         struct rps_settings *settings, struct rps_error *error);
+
+/** Schedules and loss scale, once the model's part is read. */
+rps_status rps_settings_read_schedules(
+        struct rps_settings *settings, struct rps_error *error);
+
+/** Of the step that comes after `done` steps. */
+struct rps_rates rps_settings_rates(
+        const struct rps_settings *settings, uint64_t done);
 
 /** NULL for an empty string: an option that was not given. */
 const char *rps_text_or_null(const char *text);

@@ -331,15 +331,12 @@ rps_tables_fetch(struct rps_tables *tables, const struct rps_batch *batch,
     return RPS_OK;
 }
 
-rps_status
-rps_tables_push(
-        struct rps_tables *tables, uint64_t step, struct rps_error *error)
+/* Fill one entry a table and a variable. Returns how many. */
+static size_t
+fill_pushes(struct rps_tables *tables, const struct rps_rates *rates,
+        rps_push *pushes)
 {
     const struct rps_model *model = tables->model;
-    rps_push pushes[ENTRIES_MAX];
-    rps_call call = {.step = step};
-    rps_ticket ticket;
-    rps_status status;
 
     for (uint32_t t = 0; t < model->table_count; t++) {
         struct rps_bags *bags = &tables->bags[t];
@@ -349,12 +346,25 @@ rps_tables_push(
                 .keys = bags->keys,
                 .key_count = bags->key_count,
                 .gradients = rps_bags_spread(bags),
-                .learning_rate = (float)tables->settings->sparse.learning_rate,
+                .learning_rate = (float)rates->sparse[t],
         };
     }
-    rps_dense_pushes(&tables->dense, pushes + model->table_count);
-    status = rps_push_start(tables->client, &call, pushes,
-            model->table_count + model->variable_count, &ticket);
+    rps_dense_pushes(
+            &tables->dense, pushes + model->table_count, (float)rates->dense);
+    return model->table_count + model->variable_count;
+}
+
+rps_status
+rps_tables_push(struct rps_tables *tables, uint64_t step,
+        const struct rps_rates *rates, struct rps_error *error)
+{
+    rps_push pushes[ENTRIES_MAX];
+    rps_call call = {.step = step};
+    rps_ticket ticket;
+    size_t count = rates != NULL ? fill_pushes(tables, rates, pushes) : 0;
+    rps_status status =
+            rps_push_start(tables->client, &call, pushes, count, &ticket);
+
     if (status == RPS_OK) {
         status = rps_wait(tables->client, ticket, 0);
     }

@@ -53,8 +53,9 @@ rps_status rps_tables_fetch(struct rps_tables *tables,
         const struct rps_batch *batch, bool training,
         struct rps_model_input *input, struct rps_error *error);
 
-/** Push what the model wrote as step `step`. */
-rps_status rps_tables_push(
-        struct rps_tables *tables, uint64_t step, struct rps_error *error);
+/** Push what the model wrote as step `step`; rates NULL: push nothing, which
+ * every step of a replica needs at least. */
+rps_status rps_tables_push(struct rps_tables *tables, uint64_t step,
+        const struct rps_rates *rates, struct rps_error *error);
 
 #endif /* RPS_WORKER_TABLES_H */

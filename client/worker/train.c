@@ -114,9 +114,46 @@ say_if_broken(struct rps_loop *loop, double loss)
     loop->broken = !isfinite(loss);
 }
 
+/* After each halving, and once where the factor stays. */
+static void
+say_if_skipped(struct rps_loop *loop, double factor, bool before)
+{
+    const double next = rps_loss_scale_factor(&loop->scale);
+    const bool halved = next < factor;
+
+    if (loop->skipped && (halved || !before)) {
+        rps_run_say(loop->run,
+                "step %" PRIu64 ": a gradient is not finite at loss scale "
+                "%.17g; nothing is pushed, %s %.17g",
+                loop->step + 1, factor,
+                halved ? "the loss scale is now" : "it stays", next);
+    }
+}
+
+/* Loss and gradients, as without a loss scale. False: an overflow. */
+static bool
+run_model(struct rps_loop *loop, struct rps_model_input *input, double *loss)
+{
+    struct rps_run *run = loop->run;
+    const double factor = rps_loss_scale_factor(&loop->scale);
+    const bool before = loop->skipped;
+
+    input->loss_scale = loss_scale(run) * factor;
+    rps_model_run(run->model, input, NULL, loss);
+    *loss /= factor;
+    say_if_broken(loop, *loss);
+    if (!rps_loss_scale_is_on(&loop->scale)) {
+        return true;
+    }
+    loop->skipped = !rps_loss_scale_remove(&loop->scale, run->model, input);
+    rps_loss_scale_step(&loop->scale, !loop->skipped);
+    say_if_skipped(loop, factor, before);
+    return !loop->skipped;
+}
+
 /* Fetch, compute, push. *loss_out is this replica's part. */
 static rps_status
-compute(struct rps_loop *loop, double *loss_out)
+compute(struct rps_loop *loop, const struct rps_rates *rates, double *loss_out)
 {
     struct rps_run *run = loop->run;
     struct rps_model_input input;
@@ -130,10 +167,10 @@ compute(struct rps_loop *loop, double *loss_out)
     if (status != RPS_OK) {
         return status;
     }
-    input.loss_scale = loss_scale(run);
-    rps_model_run(run->model, &input, NULL, loss_out);
-    say_if_broken(loop, *loss_out);
-    return rps_tables_push(&run->tables, loop->step + 1, &run->error);
+    if (!run_model(loop, &input, loss_out)) {
+        rates = NULL;
+    }
+    return rps_tables_push(&run->tables, loop->step + 1, rates, &run->error);
 }
 
 /* What this replica asks for at the end of the step in hand. */
@@ -213,20 +250,33 @@ obey(struct rps_loop *loop, const rps_decision *decision)
     return RPS_OK;
 }
 
+/* factor: the loss scale that the step had; 0: none. */
 static rps_status
-report_step(
-        struct rps_loop *loop, double own_loss, const rps_decision *decision)
+report_step(struct rps_loop *loop, double own_loss, double factor,
+        const struct rps_rates *rates, const rps_decision *decision)
 {
     struct rps_run *run = loop->run;
     const struct rps_settings *settings = run->settings;
     const bool sync = run->terms.mode == RPS_MODE_SYNC;
+    const struct rps_model *model = run->model;
+    struct rps_report_rate tables[RPS_MODEL_TABLES_MAX];
     struct rps_report_step step = {
             .step = loop->step,
             .loss = sync ? decision->loss : own_loss,
             .samples = rps_global_batch(settings),
-            .sparse_lr = settings->sparse.learning_rate,
-            .dense_lr = settings->dense.learning_rate,
+            .sparse_lr = rates->sparse[0],
+            .dense_lr = rates->dense,
+            .rates = tables,
+            .rate_count = model->table_count > 1 ? model->table_count : 0,
+            .loss_scale = factor,
+            .skipped = loop->skipped,
+            .skipped_steps = loop->scale.skipped,
     };
+
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        tables[t].table = model->tables[t].name;
+        tables[t].rate = rates->sparse[t];
+    }
 
     loop->loss = step.loss;
     return rps_report_step(run->report, &step, &run->error);
@@ -240,7 +290,12 @@ one_step(struct rps_loop *loop)
     rps_decision decision = {0};
     double loss = NAN;
     uint32_t wishes;
-    rps_status status = compute(loop, &loss);
+    const struct rps_rates rates =
+            rps_settings_rates(run->settings, loop->step);
+    const double factor = rps_loss_scale_is_on(&loop->scale)
+                                  ? rps_loss_scale_factor(&loop->scale)
+                                  : 0.0;
+    rps_status status = compute(loop, &rates, &loss);
 
     if (status != RPS_OK) {
         return status;
@@ -253,7 +308,7 @@ one_step(struct rps_loop *loop)
     /* leaving last, the chief learns the others' last step */
     loop->step = decision.step > step ? decision.step : step;
     loop->left = (wishes & RPS_WISH_LEAVE) != 0;
-    status = report_step(loop, loss, &decision);
+    status = report_step(loop, loss, factor, &rates, &decision);
     return status == RPS_OK ? obey(loop, &decision) : status;
 }
 
@@ -382,6 +437,7 @@ rps_run_train(struct rps_run *run)
     struct rps_loop loop = {
             .run = run,
             .loss = NAN,
+            .scale = settings->loss_scale,
     };
     rps_status status = check_rows(run);
 

@@ -42,7 +42,7 @@ def commands():
 
 
 def test_every_command_is_offered():
-    assert len(commands()) == 18
+    assert len(commands()) == 19
     assert complete("recps", "") == commands()
     assert sorted(complete("recps", "--ps-hosts", "=", "a:1", "lo")) == [
         "log-level", "lookup"]
