@@ -446,9 +446,11 @@ START_TEST(decision_of_a_refused_request_goes_again)
     must(rps_step_end(client, 1, NAN, 0, &decision));
     lookup.table = table;
     must(rps_lookup_start(client, &hasty, &lookup, 1, &ticket));
-    /* 8 MB in a millisecond: hardly ever */
+    /* 8 MB in a millisecond: hardly ever; nothing was done by the server's
+     * word, or no word came in time */
     status = rps_wait(client, ticket, 0);
-    ck_assert(status == RPS_E_DEADLINE || status == RPS_OK);
+    ck_assert(status == RPS_E_DEADLINE || status == RPS_E_TIMEOUT ||
+              status == RPS_OK);
     push_all(table, 2, 2.0f);
     must(rps_step_end(client, 2, NAN, 0, &decision));
     expect_all(table, -3, -2);
