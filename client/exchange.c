@@ -154,24 +154,32 @@ ticket_finish(struct rps_ticket_state *ticket)
     }
 }
 
-/* Its exchanges go on without it: replies are dropped. */
+/* Nobody waits for it any more; what comes next may overtake its refusal. */
 static void
-ticket_detach(struct rps_ticket_state *ticket)
+detach(const rps_client *client, struct rps_channel *channel,
+        struct rps_exchange *exchange)
+{
+    exchange->ticket = NULL;
+    exchange->answer = NULL;
+    if (exchange->carries_decision && client->decision != NULL) {
+        channel->owes_decision = true;
+    }
+}
+
+void
+rps_ticket_detach(struct rps_ticket_state *ticket)
 {
     rps_client *client = ticket->client;
     uint32_t i;
 
     for (i = 0; i < client->channel_count; i++) {
-        struct rps_exchange *exchange;
+        struct rps_channel *channel = client->channels[i];
+        struct rps_exchange *exchange =
+                channel != NULL ? channel->waiting : NULL;
 
-        if (client->channels[i] == NULL) {
-            continue;
-        }
-        exchange = client->channels[i]->waiting;
         for (; exchange != NULL; exchange = exchange->next) {
             if (exchange->ticket == ticket) {
-                exchange->ticket = NULL;
-                exchange->answer = NULL;
+                detach(client, channel, exchange);
             }
         }
     }
@@ -183,7 +191,7 @@ rps_ticket_end(struct rps_ticket_state *ticket, rps_status status,
         const struct rps_error *error)
 {
     ticket_fail(ticket, status, error);
-    ticket_detach(ticket);
+    rps_ticket_detach(ticket);
     ticket_finish(ticket);
 }
 

@@ -110,6 +110,13 @@ struct rps_request {
 /** New, in the client's list; NULL: no memory. */
 struct rps_ticket_state *rps_ticket_create(rps_client *client);
 
+/**
+ * Its exchanges go on without it: replies are dropped. A decision that one of
+ * them carries goes again with the next request, for it may be refused; a PS
+ * that has applied it ignores it.
+ */
+void rps_ticket_detach(struct rps_ticket_state *ticket);
+
 /** Detach its exchanges and free it. NULL is allowed. */
 void rps_ticket_destroy(struct rps_ticket_state *ticket);
 

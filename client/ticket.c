@@ -29,25 +29,6 @@ rps_ticket_create(rps_client *client)
     return ticket;
 }
 
-static void
-forget_exchanges(struct rps_ticket_state *ticket)
-{
-    uint32_t i;
-
-    for (i = 0; i < ticket->client->channel_count; i++) {
-        struct rps_channel *channel = ticket->client->channels[i];
-        struct rps_exchange *exchange =
-                channel != NULL ? channel->waiting : NULL;
-
-        for (; exchange != NULL; exchange = exchange->next) {
-            if (exchange->ticket == ticket) {
-                exchange->ticket = NULL;
-                exchange->answer = NULL;
-            }
-        }
-    }
-}
-
 void
 rps_ticket_destroy(struct rps_ticket_state *ticket)
 {
@@ -58,7 +39,7 @@ rps_ticket_destroy(struct rps_ticket_state *ticket)
     }
     if (ticket->outstanding > 0) {
         rps_ticket_unsend(ticket);
-        forget_exchanges(ticket);
+        rps_ticket_detach(ticket);
     }
     link = &ticket->client->tickets;
     while (*link != ticket) {
