@@ -27,7 +27,7 @@ def build_folder():
 
 def tests_build_folder():
     """Where the tests' own programs are: the release preset leaves them."""
-    for folder in (build_folder(), ROOT / "build/dev"):
+    for folder in (build_folder(), ROOT / "build/dev", ROOT / "build/asan"):
         if (folder / "tests/tools/table_replay").is_file():
             return folder
     return ROOT / "build/dev"

@@ -193,7 +193,7 @@ def test_one_set_of_options_may_be_tls_of_the_servers_alone(pki):
         server.wait_for_log(r"auth=tls ")
         assert ping(server.port, "--tls-ca", pki.path("ca")).returncode == 0
         assert ping(server.port, *pki.flags("member")).returncode == 0
-        refused(ping(server.port), "speaks TLS")
+        refused(ping(server.port, "--transport", "tcp"), "speaks TLS")
 
 
 def test_nothing_is_readable_on_the_way(pki, mutual):
