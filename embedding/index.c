@@ -103,13 +103,18 @@ lines_behind(uint64_t door)
                                                 sizeof(struct rps_index_line));
 }
 
-struct rps_index_line *
-rps_index_next(const struct rps_index *index, uint64_t hash,
-        struct rps_index_line *line, uint32_t walked)
+void
+rps_index_walk(const struct rps_index *index, uint64_t hash,
+        struct rps_index_line *home,
+        struct rps_index_line *lines[RPS_INDEX_AHEAD])
 {
     const uint64_t door = door_to(index, hash);
+    struct rps_index_line *line = home;
 
-    return next_line(lines_behind(door), door & UINT16_MAX, line, walked);
+    for (uint32_t walked = 0; walked < RPS_INDEX_AHEAD; walked++) {
+        line = next_line(lines_behind(door), door & UINT16_MAX, line, walked);
+        lines[walked] = line;
+    }
 }
 
 /* By the door alone: the segment itself is another cache miss. */

@@ -111,31 +111,26 @@ rps_index_version(const struct rps_index *index)
 void rps_index_homes(const struct rps_index *index, size_t n,
         const uint64_t *hashes, struct rps_index_line **lines);
 
-/**
- * The line after `line` on a key's walk, which is the `walked`th of it, from
- * 0: the other of the pair, then the first of the next pair.
- */
-struct rps_index_line *rps_index_next(const struct rps_index *index,
-        uint64_t hash, struct rps_index_line *line, uint32_t walked);
-
 /* Lines of a walk beyond its home that are asked for at once: the other one of
  * the pair and the next pair. Nine walks of ten end there, and a line in the
  * same page is cheap. */
 #define RPS_INDEX_AHEAD 3u
 
-/**
- * Ask for the lines that the walk of a key comes by if it is not in its home
- * line. Always inlined: see prefetch.h.
- */
+/** The lines that the walk of a key comes by after its home line. */
+void rps_index_walk(const struct rps_index *index, uint64_t hash,
+        struct rps_index_line *home,
+        struct rps_index_line *lines[RPS_INDEX_AHEAD]);
+
+/** Ask for them. Always inlined: see prefetch.h. */
 static inline __attribute__((always_inline)) void
 rps_index_ask_beyond(const struct rps_index *index, uint64_t hash,
         struct rps_index_line *home)
 {
-    struct rps_index_line *line = home;
+    struct rps_index_line *lines[RPS_INDEX_AHEAD];
 
-    for (uint32_t walked = 0; walked < RPS_INDEX_AHEAD; walked++) {
-        line = rps_index_next(index, hash, line, walked);
-        __builtin_prefetch(line);
+    rps_index_walk(index, hash, home, lines);
+    for (uint32_t i = 0; i < RPS_INDEX_AHEAD; i++) {
+        __builtin_prefetch(lines[i]);
     }
 }
 
