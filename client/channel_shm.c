@@ -10,6 +10,7 @@
 
 #include "base/spin.h"
 #include "client/call.h"
+#include "client/out_frames.h"
 #include "proto/ring.h"
 
 #include <errno.h>
@@ -25,13 +26,6 @@
 #define SPIN_ROUNDS     32u
 #define BELLS           64 /* read at once */
 
-struct out_frame {
-    struct out_frame *next;
-    const uint8_t *bytes; /* borrowed */
-    size_t length;
-    size_t written;
-};
-
 struct shm {
     struct rps_channel base;
     struct rps_ring ring;
@@ -41,12 +35,11 @@ struct shm {
     bool asleep;   /* we said that we sleep: the pipe may have a byte */
     bool ended;    /* the pipe's end; what lies in the ring is the last */
     struct rps_spin spin;
-    struct out_frame *out; /* does not fit the ring yet */
-    struct out_frame **out_tail;
-    struct rps_header header; /* of the frame that comes */
-    bool open;                /* it is read */
-    size_t received;          /* bytes of it in `frame`: it exceeds the ring */
-    uint8_t *frame;           /* [capacity] */
+    struct rps_out_frames out; /* do not fit the ring yet */
+    struct rps_header header;  /* of the frame that comes */
+    bool open;                 /* it is read */
+    size_t received;           /* bytes of it in `frame`: it exceeds the ring */
+    uint8_t *frame;            /* [capacity] */
     size_t capacity;
     struct rps_section table[RPS_SECTIONS_MAX];
 };
@@ -70,26 +63,14 @@ wake(struct shm *shm, uint32_t reason)
 
 /* --- sending ------------------------------------------------------------- */
 
-static void
-drop_first(struct shm *shm)
-{
-    struct out_frame *first = shm->out;
-
-    shm->out = first->next;
-    if (shm->out == NULL) {
-        shm->out_tail = &shm->out;
-    }
-    free(first);
-}
-
 static rps_status
 write_some(struct shm *shm, struct rps_error *error)
 {
     rps_status status = RPS_OK;
     bool any = false;
 
-    while (status == RPS_OK && shm->out != NULL) {
-        struct out_frame *first = shm->out;
+    while (status == RPS_OK && shm->out.first != NULL) {
+        const struct rps_out_frame *first = shm->out.first;
         size_t n = 0;
 
         status = rps_ring_room(&shm->ring, &n, error);
@@ -102,10 +83,7 @@ write_some(struct shm *shm, struct rps_error *error)
         memcpy(rps_ring_back(&shm->ring), first->bytes + first->written, n);
         rps_ring_publish(&shm->ring, n);
         any = true;
-        first->written += n;
-        if (first->written == first->length) {
-            drop_first(shm);
-        }
+        rps_out_frames_wrote(&shm->out, n);
     }
     if (any) {
         wake(shm, RPS_RING_FOR_DATA);
@@ -118,16 +96,10 @@ shm_send(struct rps_channel *channel, const uint8_t *frame, size_t frame_bytes,
         struct rps_error *error)
 {
     struct shm *shm = shm_of(channel);
-    struct out_frame *out = calloc(1, sizeof(*out));
+    rps_status status =
+            rps_out_frames_add(&shm->out, frame, frame_bytes, error);
 
-    if (out == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "out of memory");
-    }
-    out->bytes = frame;
-    out->length = frame_bytes;
-    *shm->out_tail = out;
-    shm->out_tail = &out->next;
-    return write_some(shm, error);
+    return status == RPS_OK ? write_some(shm, error) : status;
 }
 
 /* --- receiving ----------------------------------------------------------- */
@@ -181,22 +153,6 @@ stays_in_ring(const struct shm *shm)
            frame_bytes_of(shm) <= shm->ring.bytes;
 }
 
-/* Does it answer what the server cannot have read to its end? */
-static bool
-is_early(const struct shm *shm)
-{
-    const struct out_frame *out = shm->out;
-    uint64_t id = 0;
-
-    for (; out != NULL; out = out->next) {
-        memcpy(&id, out->bytes + RPS_REQUEST_ID_AT, sizeof(id));
-        if (id == shm->header.request_id) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void
 give_back(struct shm *shm)
 {
@@ -211,14 +167,13 @@ give(struct shm *shm, const uint8_t *frame, rps_reply_take_fn *take,
         void *context, struct rps_error *error)
 {
     struct rps_message reply;
-    rps_status status;
+    rps_status status = rps_out_frames_check_reply(
+            &shm->out, shm->header.request_id, error);
 
-    if (is_early(shm)) {
-        return rps_fail(error, RPS_E_CORRUPT,
-                "a reply to a request that is not sent yet");
+    if (status == RPS_OK) {
+        status = rps_message_open_shared(&reply, &shm->header, frame,
+                frame_bytes_of(shm), shm->table, error);
     }
-    status = rps_message_open_shared(&reply, &shm->header, frame,
-            frame_bytes_of(shm), shm->table, error);
     return status == RPS_OK ? take(context, &shm->base, &reply, error) : status;
 }
 
@@ -337,9 +292,9 @@ has_work(const struct shm *shm)
     if (shm->open && stays_in_ring(shm) && n < frame_bytes_of(shm)) {
         n = 0; /* its rest is on the way */
     }
-    return n > 0 || (shm->out != NULL && (rps_ring_room(&shm->ring, &room,
-                                                  &ignored) != RPS_OK ||
-                                                 room > 0));
+    return n > 0 || (shm->out.first != NULL && (rps_ring_room(&shm->ring, &room,
+                                                        &ignored) != RPS_OK ||
+                                                       room > 0));
 }
 
 static bool
@@ -358,12 +313,13 @@ shm_arm(struct rps_channel *channel, bool waits)
     if (has_work(shm)) {
         return true;
     }
-    if (waits && !shm->asleep && shm->out == NULL && !shm->open &&
+    if (waits && !shm->asleep && shm->out.first == NULL && !shm->open &&
             channel->waiting != NULL && rps_spin(&shm->spin, look, shm)) {
         return true;
     }
     rps_ring_sleep(&shm->ring,
-            RPS_RING_FOR_DATA | (shm->out != NULL ? RPS_RING_FOR_ROOM : 0));
+            RPS_RING_FOR_DATA |
+                    (shm->out.first != NULL ? RPS_RING_FOR_ROOM : 0));
     shm->asleep = true;
     return has_work(shm);
 }
@@ -393,9 +349,7 @@ shm_hang_up(struct rps_channel *channel)
 {
     struct shm *shm = shm_of(channel);
 
-    while (shm->out != NULL) {
-        drop_first(shm);
-    }
+    rps_out_frames_clear(&shm->out);
     close_fd(&shm->socket_fd);
     close_fd(&shm->bell_fd);
     close_fd(&shm->server_fd);
@@ -530,7 +484,7 @@ rps_attach_finish(struct rps_attach *attach, struct rps_channel **channel,
     rps_channel_stream_take(*channel, &shm->socket_fd, fds);
     shm->server_fd = fds[1];
     shm->bell_fd = fds[2];
-    shm->out_tail = &shm->out;
+    rps_out_frames_init(&shm->out);
     rps_spin_init(&shm->spin);
     status = fds[0] >= 0 ? check_memory(fds[0], attach->ring_bytes, error)
                          : rps_fail(error, RPS_E_CORRUPT,

@@ -5,6 +5,7 @@
  * buffer; knows nothing of requests.
  */
 #include "client/channel.h"
+#include "client/out_frames.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,21 +24,13 @@
 /* Frames read in one move, so that one PS cannot starve the others. */
 #define FRAMES_PER_MOVE 64
 
-struct out_frame {
-    struct out_frame *next;
-    const uint8_t *bytes; /* borrowed */
-    size_t length;
-    size_t written;
-};
-
 struct stream {
     struct rps_channel base;
     int fd;
     struct rps_tls *tls;   /* NULL: plain */
     bool expects;          /* descriptors come with the next bytes */
     int fds[RPS_RING_FDS]; /* that came; -1: none */
-    struct out_frame *out;
-    struct out_frame **out_tail;
+    struct rps_out_frames out;
     uint8_t head[RPS_HEADER_BYTES]; /* of the frame being received */
     size_t received;                /* bytes of it, header included */
     struct rps_header header;       /* valid from 64 received bytes on */
@@ -137,23 +130,11 @@ receive_bytes(struct stream *stream, void *bytes, size_t n)
                                : rps_tls_read(stream->tls, bytes, n);
 }
 
-static void
-drop_first(struct stream *stream)
-{
-    struct out_frame *first = stream->out;
-
-    stream->out = first->next;
-    if (stream->out == NULL) {
-        stream->out_tail = &stream->out;
-    }
-    free(first);
-}
-
 static rps_status
 write_some(struct stream *stream, struct rps_error *error)
 {
-    while (stream->out != NULL) {
-        struct out_frame *first = stream->out;
+    while (stream->out.first != NULL) {
+        const struct rps_out_frame *first = stream->out.first;
         ssize_t n = send_bytes(stream, first->bytes + first->written,
                 first->length - first->written);
 
@@ -169,10 +150,7 @@ write_some(struct stream *stream, struct rps_error *error)
         if (n < 0) {
             return lost(stream, "while sending", errno, error);
         }
-        first->written += (size_t)n;
-        if (first->written == first->length) {
-            drop_first(stream);
-        }
+        rps_out_frames_wrote(&stream->out, (size_t)n);
     }
     return RPS_OK;
 }
@@ -182,16 +160,10 @@ stream_send(struct rps_channel *channel, const uint8_t *frame,
         size_t frame_bytes, struct rps_error *error)
 {
     struct stream *stream = stream_of(channel);
-    struct out_frame *out = calloc(1, sizeof(*out));
+    rps_status status =
+            rps_out_frames_add(&stream->out, frame, frame_bytes, error);
 
-    if (out == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "out of memory");
-    }
-    out->bytes = frame;
-    out->length = frame_bytes;
-    *stream->out_tail = out;
-    stream->out_tail = &out->next;
-    return write_some(stream, error);
+    return status == RPS_OK ? write_some(stream, error) : status;
 }
 
 /* The header is whole: make room for the body behind it. */
@@ -222,35 +194,20 @@ open_frame(struct stream *stream, struct rps_error *error)
     return RPS_OK;
 }
 
-/* Does it answer what the server cannot have read to its end? */
-static bool
-is_early(const struct stream *stream)
-{
-    const struct out_frame *out = stream->out;
-
-    while (out != NULL &&
-            memcmp(out->bytes + RPS_REQUEST_ID_AT,
-                    stream->head + RPS_REQUEST_ID_AT, sizeof(uint64_t)) != 0) {
-        out = out->next;
-    }
-    return out != NULL;
-}
-
 /* A reply is whole. */
 static rps_status
 give(struct stream *stream, rps_reply_take_fn *take, void *context,
         struct rps_error *error)
 {
     struct rps_message reply;
-    rps_status status;
+    rps_status status = rps_out_frames_check_reply(
+            &stream->out, stream->header.request_id, error);
 
     stream->received = 0;
-    if (is_early(stream)) {
-        return rps_fail(error, RPS_E_CORRUPT,
-                "a reply to a request that is not sent yet");
+    if (status == RPS_OK) {
+        status = rps_message_open(&reply, &stream->header, stream->frame,
+                RPS_HEADER_BYTES + stream->header.body_bytes, error);
     }
-    status = rps_message_open(&reply, &stream->header, stream->frame,
-            RPS_HEADER_BYTES + stream->header.body_bytes, error);
     return status == RPS_OK ? take(context, &stream->base, &reply, error)
                             : status;
 }
@@ -344,7 +301,7 @@ stream_watch(const struct rps_channel *channel, short *events_out)
     const struct stream *stream = (const struct stream *)channel;
 
     const struct rps_tls *tls = stream->tls;
-    bool writes = stream->out != NULL;
+    bool writes = stream->out.first != NULL;
 
     if (tls != NULL) {
         writes = (writes && !rps_tls_write_waits_to_read(tls)) ||
@@ -359,9 +316,7 @@ stream_hang_up(struct rps_channel *channel)
 {
     struct stream *stream = stream_of(channel);
 
-    while (stream->out != NULL) {
-        drop_first(stream);
-    }
+    rps_out_frames_clear(&stream->out);
     (void)close(stream->fd);
     stream->fd = -1;
 }
@@ -371,9 +326,7 @@ stream_destroy(struct rps_channel *channel, bool forked)
 {
     struct stream *stream = stream_of(channel);
 
-    while (stream->out != NULL) {
-        drop_first(stream);
-    }
+    rps_out_frames_clear(&stream->out);
     if (stream->tls != NULL && stream->fd >= 0 && !forked) {
         rps_tls_say_end(stream->tls);
     }
@@ -451,7 +404,7 @@ rps_channel_stream_create(uint32_t ps, const char *address, int socket_fd,
     stream->base.ps = ps;
     stream->fd = socket_fd;
     memset(stream->fds, 0xff, sizeof(stream->fds)); /* -1 */
-    stream->out_tail = &stream->out;
+    rps_out_frames_init(&stream->out);
     stream->base.address = strdup(address);
     if (stream->base.address == NULL ||
             (tls != NULL && !open_tls(stream, tls))) {
