@@ -11,6 +11,7 @@
 #include "base/spin.h"
 #include "client/call.h"
 #include "client/out_frames.h"
+#include "client/refusal.h"
 #include "proto/ring.h"
 
 #include <errno.h>
@@ -403,24 +404,6 @@ rps_attach_begin(struct rps_attach *attach, rps_client *client,
     return channel->ops->send(channel, attach->frame, bytes, error);
 }
 
-static rps_status
-refused(const struct rps_message *reply, struct rps_error *error)
-{
-    const rps_status status = reply->header.status >= (int32_t)RPS_STATUS_LAST
-                                      ? (rps_status)reply->header.status
-                                      : RPS_E_UNSUPPORTED;
-    char *text = rps_message_text(reply);
-    char *at;
-
-    for (at = text; at != NULL && *at != '\0'; at++) {
-        *at = (unsigned char)*at < 0x20 ? ' ' : *at;
-    }
-    (void)rps_fail(
-            error, status, "%s", text != NULL ? text : rps_status_str(status));
-    free(text);
-    return status;
-}
-
 rps_status
 rps_attach_take(struct rps_attach *attach, const struct rps_message *reply,
         struct rps_error *error)
@@ -436,7 +419,7 @@ rps_attach_take(struct rps_attach *attach, const struct rps_message *reply,
                 rps_opcode_str(reply->header.opcode));
     }
     if (reply->header.status < 0) {
-        return refused(reply, error);
+        return rps_refusal_fail(reply, error);
     }
     text = rps_message_text(reply);
     object = text != NULL ? json_loads(text, 0, NULL) : NULL;

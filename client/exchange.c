@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "client/expire.h"
 #include "client/redial.h"
+#include "client/refusal.h"
 #include "client/watch.h"
 
 #include <stdio.h>
@@ -40,6 +41,16 @@ rps_outbox_init(struct rps_outbox *outbox)
 }
 
 /* --- building ------------------------------------------------------------ */
+
+/* What carried the decision may not have brought it: it goes again, for a PS
+ * that has applied it ignores it. */
+static void
+owe_again(const rps_client *client, const struct rps_exchange *exchange)
+{
+    if (exchange->carries_decision && client->decision != NULL) {
+        client->channels[exchange->ps]->owes_decision = true;
+    }
+}
 
 static void
 attach_decision(rps_client *client, struct rps_channel *channel,
@@ -114,9 +125,7 @@ rps_exchanges_drop(rps_client *client, struct rps_exchange *first)
     const struct rps_exchange *at = first;
 
     for (; at != NULL; at = at->next) {
-        if (at->carries_decision && client->decision != NULL) {
-            client->channels[at->ps]->owes_decision = true;
-        }
+        owe_again(client, at);
     }
     rps_exchanges_free(first);
 }
@@ -154,18 +163,6 @@ ticket_finish(struct rps_ticket_state *ticket)
     }
 }
 
-/* Nobody waits for it any more; what comes next may overtake its refusal. */
-static void
-detach(const rps_client *client, struct rps_channel *channel,
-        struct rps_exchange *exchange)
-{
-    exchange->ticket = NULL;
-    exchange->answer = NULL;
-    if (exchange->carries_decision && client->decision != NULL) {
-        channel->owes_decision = true;
-    }
-}
-
 void
 rps_ticket_detach(struct rps_ticket_state *ticket)
 {
@@ -179,7 +176,9 @@ rps_ticket_detach(struct rps_ticket_state *ticket)
 
         for (; exchange != NULL; exchange = exchange->next) {
             if (exchange->ticket == ticket) {
-                detach(client, channel, exchange);
+                exchange->ticket = NULL;
+                exchange->answer = NULL;
+                owe_again(client, exchange);
             }
         }
     }
@@ -401,17 +400,6 @@ rps_outbox_send(rps_client *client, struct rps_outbox *outbox,
 
 /* --- replies ------------------------------------------------------------- */
 
-/* Server's words are foreign bytes: one line, printable or UTF-8. */
-static void
-clean(char *text)
-{
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
-            *text = ' ';
-        }
-    }
-}
-
 /* Servers know a table that is not there by its id alone: name it. NULL: it
  * is not that, or of no table that is known here. New. */
 static char *
@@ -451,19 +439,13 @@ refused(struct rps_ticket_state *ticket, const struct rps_channel *channel,
         const struct rps_message *reply)
 {
     struct rps_error error;
-    rps_status status = (rps_status)reply->header.status;
-    char *text = rps_message_text(reply);
+    const rps_status status = rps_refusal_status(reply);
+    char *text = rps_refusal_words(reply);
     char *named = name_missing(ticket, channel->ps, reply, text);
 
     if (named != NULL) {
         free(text);
         text = named;
-    }
-    if (text != NULL) {
-        clean(text);
-    }
-    if (reply->header.status < (int32_t)RPS_STATUS_LAST) {
-        status = RPS_E_UNSUPPORTED;
     }
     (void)rps_fail(&error, status, "PS %u (%s): %s: %s", channel->ps,
             channel->address, rps_opcode_str(reply->header.opcode),
@@ -537,18 +519,6 @@ take_body(struct rps_exchange *exchange, struct rps_channel *channel,
     }
     return exchange->take != NULL ? exchange->take(exchange, reply, error)
                                   : RPS_OK;
-}
-
-/* A refused request may not have brought its decision: it goes again, for a
- * PS that has applied it ignores it. */
-static void
-owe_again(const rps_client *client, struct rps_channel *channel,
-        const struct rps_exchange *exchange, const struct rps_header *header)
-{
-    if (header->status != 0 && exchange->carries_decision &&
-            client->decision != NULL) {
-        channel->owes_decision = true;
-    }
 }
 
 /* The frame has its reply, and with the last one of a push all of it. */
@@ -627,7 +597,9 @@ take_reply(void *context, struct rps_channel *channel,
     if (status != RPS_OK) {
         return status; /* the exchange stays: lose() ends its ticket */
     }
-    owe_again(client, channel, exchange, header);
+    if (header->status != 0) {
+        owe_again(client, exchange);
+    }
     channel->wish_waits = (header->flags & RPS_FLAG_WISH) != 0;
     ticket = exchange->ticket;
     settle_numbers(channel, exchange, header);

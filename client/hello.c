@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "client/call.h"
+#include "client/refusal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -225,24 +226,6 @@ read_answer(const rps_client *client, struct rps_channel *channel,
 }
 
 static rps_status
-refusal(const struct rps_message *reply, struct rps_error *error)
-{
-    char *text = rps_message_text(reply);
-    rps_status status = reply->header.status >= (int32_t)RPS_STATUS_LAST
-                                ? (rps_status)reply->header.status
-                                : RPS_E_UNSUPPORTED;
-    char *at;
-
-    for (at = text; at != NULL && *at != '\0'; at++) {
-        *at = (unsigned char)*at < 0x20 ? ' ' : *at;
-    }
-    (void)rps_fail(
-            error, status, "%s", text != NULL ? text : rps_status_str(status));
-    free(text);
-    return status;
-}
-
-static rps_status
 take_auth(struct rps_hello *hello, rps_client *client,
         struct rps_channel *channel, const struct rps_message *reply,
         struct rps_error *error)
@@ -302,7 +285,7 @@ rps_hello_take(struct rps_hello *hello, rps_client *client,
                 rps_opcode_str(hello->opcode), rps_opcode_str(header->opcode));
     }
     if (header->status < 0) {
-        return refusal(reply, error);
+        return rps_refusal_fail(reply, error);
     }
     return header->opcode == RPS_OP_AUTH
                    ? take_auth(hello, client, channel, reply, error)
