@@ -171,6 +171,9 @@ bool rps_conn_may_begin(struct rps_conn *conn);
 void rps_conn_hold(struct rps_conn *conn, size_t bytes);
 void rps_conn_release(struct rps_conn *conn, size_t bytes);
 
+/** Its receive buffer goes; nothing may lie in it. */
+void rps_conn_drop_buffer(struct rps_conn *conn);
+
 /** Bytes came in or went out. */
 void rps_conn_moved(struct rps_conn *conn, size_t bytes);
 

@@ -242,10 +242,7 @@ next_frame(struct rps_conn *conn)
     conn->in_length = 0;
     conn->frame_bytes = 0;
     if (conn->in_capacity > RPS_CONN_KEEP_BYTES) {
-        free(conn->in);
-        conn->in = NULL;
-        rps_conn_release(conn, conn->in_capacity);
-        conn->in_capacity = 0;
+        rps_conn_drop_buffer(conn);
     }
     rps_conn_end_frame(conn);
     rps_conn_settle_memory(conn);

@@ -145,15 +145,21 @@ wake(struct rps_loop *loop)
 
 /* --- what a connection holds --------------------------------------------- */
 
+void
+rps_conn_drop_buffer(struct rps_conn *conn)
+{
+    free(conn->in);
+    conn->in = NULL;
+    rps_conn_release(conn, conn->in_capacity);
+    conn->in_capacity = 0;
+}
+
 static void
 drop_idle_buffer(struct rps_conn *conn)
 {
     if (conn->in_length == 0 && conn->frame_bytes == 0 && conn->in != NULL &&
             !conn->handling) {
-        free(conn->in);
-        conn->in = NULL;
-        rps_conn_release(conn, conn->in_capacity);
-        conn->in_capacity = 0;
+        rps_conn_drop_buffer(conn);
     }
 }
 
