@@ -7,6 +7,7 @@
 #include "bench/net/stream.h"
 #include "bench/net/versus.h"
 #include "bench/print.h"
+#include "proto/value.h"
 
 #include <errno.h>
 #include <math.h>
@@ -260,10 +261,7 @@ report_ours(struct bench_net *net)
     struct bench_side *ours = &net->sides[SIDE_OURS];
     struct bench_net_report *report = &net->report;
     const double row_bytes =
-            args->dim * (args->wire == RPS_VALUE_F32         ? 4.0
-                                : args->wire == RPS_VALUE_I8 ? 1.0
-                                                             : 2.0) +
-            (args->wire == RPS_VALUE_I8 ? 4.0 : 0.0);
+            (double)rps_value_row_bytes((uint16_t)args->wire, args->dim);
     const double naive = (double)ours->ids * (row_bytes + sizeof(uint64_t));
 
     report->rows_per_second = rate_of(net, SIDE_OURS);
