@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps-bench net: what it prints, refuses and finds. Speeds are not tested."""
 import contextlib
+import functools
 import json
 import pathlib
 import shutil
@@ -12,9 +13,10 @@ import threading
 import numpy
 import pytest
 
+import benches
 import programs
+from benches import BENCH, assert_positive
 
-BENCH = programs.BUILD / "bench/recps-bench"
 SMALL = ["--rows", 2000, "--dim", 16, "--batch", 256, "--seconds", 0.02]
 OURS = ["rows_per_second", "bytes_per_second", "p50_us", "p99_us", "p999_us",
         "p999_over_p50", "client_cpu_seconds_per_million", "request_bytes",
@@ -27,27 +29,10 @@ NOT_ASKED = ["beside_rows_per_second", "ping_p50_us", "p50_over_ping",
              "memcached_rows_per_second", "versus_memcached"]
 LOOKUP, PUSH = 4, 6  # opcodes
 
-pytestmark = pytest.mark.skipif(not BENCH.is_file(),
-                                reason=f"{BENCH} is not built")
+pytestmark = benches.is_built
 
-
-def net(*flags):
-    return subprocess.run([BENCH, "net", *map(str, flags)], check=False,
-                          capture_output=True, text=True, timeout=120,
-                          env=programs.environment())
-
-
-def figures(*flags):
-    run = net(*flags, "--json")
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.count("\n") == 1
-    return json.loads(run.stdout)
-
-
-def assert_positive(result, names):
-    for name in names:
-        assert isinstance(result[name], (int, float)), name
-        assert result[name] > 0, name
+net = functools.partial(benches.bench, "net")
+figures = functools.partial(benches.figures, "net")
 
 
 def assert_null(result, names):

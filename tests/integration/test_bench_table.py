@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps-bench table: what it prints, what it refuses. Speeds are not tested."""
-import json
+import functools
 import subprocess
 
 import numpy
 import pytest
 
+import benches
 import programs
+from benches import BENCH, assert_positive
 
-BENCH = programs.BUILD / "bench/recps-bench"
 SMALL = ["--rows", "20000", "--batch", "1024", "--seconds", "0.05"]
 FIGURES = [
     "lookup_ns", "push_ns", "insert_ns", "index_gather_ns", "row_gather_ns",
@@ -19,27 +20,10 @@ FIGURES = [
 SCALING = ["lookup_scaling", "gather_scaling"]
 PEERS = ["lookup_vs_absl", "lookup_vs_libcuckoo", "absl_ns", "libcuckoo_ns"]
 
-pytestmark = pytest.mark.skipif(not BENCH.is_file(),
-                                reason=f"{BENCH} is not built")
+pytestmark = benches.is_built
 
-
-def table(*flags):
-    return subprocess.run([BENCH, "table", *map(str, flags)], check=False,
-                          capture_output=True, text=True, timeout=300,
-                          env=programs.environment())
-
-
-def figures(*flags):
-    run = table(*flags, "--json")
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.count("\n") == 1
-    return json.loads(run.stdout)
-
-
-def assert_positive(result, names):
-    for name in names:
-        assert isinstance(result[name], (int, float)), name
-        assert result[name] > 0, name
+table = functools.partial(benches.bench, "table")
+figures = functools.partial(benches.figures, "table")
 
 
 def test_json_is_one_object_with_every_figure():
