@@ -307,3 +307,24 @@ servers_open_chief(const struct servers *servers)
 {
     return servers_open(servers, "worker", 0, 1);
 }
+
+rps_table_spec
+servers_counter_spec(const char *name, uint32_t dim)
+{
+    rps_table_spec spec;
+
+    rps_table_spec_init(&spec, name, dim, RPS_OPTIMIZER_SGD);
+    spec.initializer = RPS_INITIALIZER_ZEROS;
+    spec.learning_rate = 1.0f;
+    return spec;
+}
+
+rps_embedding_table *
+servers_counter(rps_client *client, const char *name, uint32_t dim)
+{
+    const rps_table_spec spec = servers_counter_spec(name, dim);
+    rps_embedding_table *table = NULL;
+
+    must(rps_get_embedding_table(client, &spec, &table));
+    return table;
+}

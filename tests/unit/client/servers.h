@@ -62,6 +62,13 @@ rps_client *servers_open(const struct servers *servers, const char *role,
 /** The chief of a job with one replica. */
 rps_client *servers_open_chief(const struct servers *servers);
 
+/** Of a table that subtracts what is pushed: zeros, SGD, learning rate 1. */
+rps_table_spec servers_counter_spec(const char *name, uint32_t dim);
+
+/** Open it or fail the test. */
+rps_embedding_table *servers_counter(
+        rps_client *client, const char *name, uint32_t dim);
+
 /** Status is OK, or the test fails with the words. */
 #define must(call)                                                     \
     do {                                                               \

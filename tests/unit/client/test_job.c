@@ -22,14 +22,7 @@ static struct servers servers;
 static rps_embedding_table *
 table_of(rps_client *client)
 {
-    rps_table_spec spec;
-    rps_embedding_table *table = NULL;
-
-    rps_table_spec_init(&spec, "emb", 2, RPS_OPTIMIZER_SGD);
-    spec.initializer = RPS_INITIALIZER_ZEROS;
-    spec.learning_rate = 1.0f;
-    must(rps_get_embedding_table(client, &spec, &table));
-    return table;
+    return servers_counter(client, "emb", 2);
 }
 
 static rps_terms

@@ -39,27 +39,6 @@ end(void)
     servers_stop(&servers);
 }
 
-static rps_table_spec
-spec_of(const char *name, uint32_t dim)
-{
-    rps_table_spec spec;
-
-    rps_table_spec_init(&spec, name, dim, RPS_OPTIMIZER_SGD);
-    spec.initializer = RPS_INITIALIZER_ZEROS;
-    spec.learning_rate = 1.0f;
-    return spec;
-}
-
-static rps_embedding_table *
-table_of(rps_client *whose, const char *name, uint32_t dim)
-{
-    const rps_table_spec spec = spec_of(name, dim);
-    rps_embedding_table *table = NULL;
-
-    must(rps_get_embedding_table(whose, &spec, &table));
-    return table;
-}
-
 static float
 row_of(rps_embedding_table *table, uint64_t key)
 {
@@ -76,7 +55,7 @@ START_TEST(altered_fields_hold_at_every_server)
     if (!begin(_i)) {
         return;
     }
-    table = table_of(client, "emb", 1);
+    table = servers_counter(client, "emb", 1);
     must(rps_alter_table(
             client, "emb", "{\"learning_rate\":0.5,\"clip_value\":4}"));
     ck_assert_float_eq(rps_embedding_table_spec(table)->learning_rate, 0.5f);
@@ -97,13 +76,13 @@ END_TEST
 
 START_TEST(what_cannot_be_altered_is_named)
 {
-    rps_table_spec spec = spec_of("emb", 1);
+    rps_table_spec spec = servers_counter_spec("emb", 1);
     rps_embedding_table *table = NULL;
 
     if (!begin(_i)) {
         return;
     }
-    (void)table_of(client, "emb", 1);
+    (void)servers_counter(client, "emb", 1);
     must_fail(rps_alter_table(client, "emb", "{\"dimension\":2}"),
             RPS_E_MISMATCH, "dimension is part of what the table is");
     must_fail(rps_alter_table(client, "emb", "{\"learning_rats\":2}"),
@@ -128,7 +107,7 @@ END_TEST
 
 START_TEST(null_arguments_are_named)
 {
-    const rps_table_spec spec = spec_of("emb", 1);
+    const rps_table_spec spec = servers_counter_spec("emb", 1);
     rps_embedding_table *table;
     rps_scan scan = {0};
     rps_scanned scanned;
@@ -137,7 +116,7 @@ START_TEST(null_arguments_are_named)
     if (!begin(_i)) {
         return;
     }
-    table = table_of(client, "emb", 1);
+    table = servers_counter(client, "emb", 1);
     must_fail(rps_hot_keys(client, "emb", 1, &hot, NULL), RPS_E_INVAL,
             "count_out is NULL");
     must_fail(rps_scan_rows(client, "emb", &scan, 1, &scanned, NULL),
@@ -159,7 +138,7 @@ START_TEST(erased_rows_come_back_fresh)
     if (!begin(_i)) {
         return;
     }
-    table = table_of(client, "emb", 1);
+    table = servers_counter(client, "emb", 1);
     must(rps_push_gradients(table, 1, N, keys, values, NAN));
     must(rps_erase_rows(client, "emb", N / 2, keys, &erased));
     ck_assert_uint_eq(erased, N / 2);
@@ -191,7 +170,7 @@ START_TEST(a_pass_of_eviction_is_reported_by_server_and_summed)
         return;
     }
     ck_assert_uint_eq(rps_server_count(client), _i == 0 ? 1 : (uint32_t)_i);
-    table = table_of(client, "emb", 1);
+    table = servers_counter(client, "emb", 1);
     must(rps_push_gradients(table, 1, N, keys, values, NAN));
     must(rps_push_gradients(table, 200, 10, keys, values, NAN));
     must(rps_evict_rows(client, "emb", &sum, each)); /* no rule, no row */
@@ -236,8 +215,8 @@ START_TEST(a_dropped_table_is_gone_for_every_client)
         return; /* nobody else sees embedded tables */
     }
     second = servers_open(&servers, NULL, 0, 1);
-    mine = table_of(client, "emb", 1);
-    theirs = table_of(second, "emb", 1);
+    mine = servers_counter(client, "emb", 1);
+    theirs = servers_counter(second, "emb", 1);
     must(rps_push_gradients(mine, 1, N, keys, values, NAN));
     must(rps_drop_table(second, "emb", &rows));
     ck_assert_uint_eq(rows, N);
@@ -252,13 +231,13 @@ START_TEST(a_dropped_table_is_gone_for_every_client)
             "emb was dropped");
     must_fail(rps_drop_table(client, "emb", &rows), RPS_E_NOT_FOUND,
             "no table emb");
-    wide = table_of(second, "emb", 2);
+    wide = servers_counter(second, "emb", 2);
     ck_assert_ptr_ne(wide, theirs);
     must(rps_embedding_lookup(wide, 1, keys, row));
     ck_assert_float_eq(row[1], 0.0f);
     rps_client_close(second);
     /* the first client's handle had another dimension: a new one */
-    wide = table_of(client, "emb", 2);
+    wide = servers_counter(client, "emb", 2);
     ck_assert_ptr_ne(wide, mine);
     must(rps_embedding_lookup(wide, 1, keys, row));
     must_fail(rps_embedding_lookup(mine, 1, keys, row), RPS_E_NOT_FOUND,
@@ -276,7 +255,7 @@ START_TEST(a_dropped_table_may_be_made_again)
         return;
     }
     for (int i = 0; i < 5; i++) {
-        table = table_of(client, "emb", 1);
+        table = servers_counter(client, "emb", 1);
         ck_assert_float_eq(row_of(table, keys[3]), 0.0f);
         must(rps_push_gradients(table, 1, N, keys, values, NAN));
         must(rps_drop_table(client, "emb", &rows));
@@ -296,7 +275,7 @@ START_TEST(what_is_done_at_some_servers_alone_is_told)
     if (_i < 2 || !begin(_i)) {
         return;
     }
-    (void)table_of(client, "emb", 1);
+    (void)servers_counter(client, "emb", 1);
     must(rps_call_one(client, 1, &drop, "{\"table\":\"emb\"}", &answer));
     rps_answer_finish(&answer);
     must_fail(rps_alter_table(client, "emb", "{\"learning_rate\":0.5}"),
@@ -315,7 +294,7 @@ START_TEST(a_server_that_is_lost_meanwhile_is_named)
     if (_i < 2 || !begin(_i)) {
         return;
     }
-    (void)table_of(client, "emb", 1);
+    (void)servers_counter(client, "emb", 1);
     servers_kill_one(&servers, 1);
     must_fail(rps_drop_table(client, "emb", NULL), RPS_E_UNREACHABLE, "PS 1");
     end();
@@ -342,7 +321,7 @@ START_TEST(a_scan_sees_every_key_once_with_its_meta)
     if (!begin(_i)) {
         return;
     }
-    table = table_of(client, "emb", 1);
+    table = servers_counter(client, "emb", 1);
     must(rps_push_gradients(table, 7, N, keys, values, NAN));
     while (scan.done == 0) {
         size_t n = 0;
@@ -384,7 +363,7 @@ START_TEST(hot_keys_of_all_servers_are_one_list)
     if (!begin(_i)) {
         return;
     }
-    table = table_of(client, "emb", 1);
+    table = servers_counter(client, "emb", 1);
     for (uint64_t step = 1; step <= 300; step++) {
         for (size_t i = 0; i < N; i++) { /* most of it are keys 42 and -3 */
             keys[i] = i % 8 == 7 ? step * N + i : i % 8 < 5 ? 42 : (uint64_t)-3;
@@ -412,7 +391,7 @@ END_TEST
 START_TEST(admission_counts_how_often_a_key_stands_in_a_batch)
 {
     const uint64_t batch[5] = {8, 8, 8, 9, 9};
-    rps_table_spec spec = spec_of("emb", 1);
+    rps_table_spec spec = servers_counter_spec("emb", 1);
     rps_embedding_table *table = NULL;
     float rows[5];
 

@@ -40,14 +40,7 @@ end(void)
 static rps_embedding_table *
 table_of(const char *name, uint32_t dim)
 {
-    rps_table_spec spec;
-    rps_embedding_table *table = NULL;
-
-    rps_table_spec_init(&spec, name, dim, RPS_OPTIMIZER_SGD);
-    spec.initializer = RPS_INITIALIZER_ZEROS;
-    spec.learning_rate = 1.0f;
-    must(rps_get_embedding_table(client, &spec, &table));
-    return table;
+    return servers_counter(client, name, dim);
 }
 
 /* Column c of key k, a small integer. */

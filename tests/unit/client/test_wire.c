@@ -55,14 +55,7 @@ draw(uint64_t below)
 static rps_embedding_table *
 table_of(const char *name, uint32_t dim)
 {
-    rps_table_spec spec;
-    rps_embedding_table *table = NULL;
-
-    rps_table_spec_init(&spec, name, dim, RPS_OPTIMIZER_SGD);
-    spec.initializer = RPS_INITIALIZER_ZEROS;
-    spec.learning_rate = 1.0f;
-    must(rps_get_embedding_table(client, &spec, &table));
-    return table;
+    return servers_counter(client, name, dim);
 }
 
 static uint64_t
