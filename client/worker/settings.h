@@ -68,8 +68,7 @@ struct rps_settings {
     enum rps_initializer initializer;
     float initializer_low;
     float initializer_high;
-    enum rps_mode mode;
-    enum rps_combine combine;
+    rps_terms terms;   /* that the chief begins the job with */
     uint32_t replicas; /* 1 when embedded */
     uint32_t rank;
     bool is_chief;
