@@ -395,6 +395,33 @@ rps_job_reset_locked(struct rps_job *job, const rps_terms *terms, uint64_t step,
     rps_job_wake_locked(job);
 }
 
+void
+rps_job_figures_locked(
+        const struct rps_job *job, struct rps_job_figures *figures)
+{
+    uint64_t least = UINT64_MAX;
+    uint64_t most = 0;
+
+    memset(figures, 0, sizeof(*figures));
+    figures->begun = job->begun;
+    snprintf(figures->mode, sizeof(figures->mode), "%s",
+            rps_terms_mode(&job->terms).text);
+    for (uint32_t rank = 0; job->begun && rank < rps_job_replicas(job);
+            rank++) {
+        const struct rps_replica *member = &job->members[rank];
+
+        if (member->left) {
+            figures->given_up += member->given_up != RPS_NOT_GIVEN_UP;
+            figures->left += member->given_up == RPS_NOT_GIVEN_UP;
+            continue;
+        }
+        figures->here++;
+        least = member->ended < least ? member->ended : least;
+        most = member->ended > most ? member->ended : most;
+    }
+    figures->behind = figures->here > 0 ? most - least : 0;
+}
+
 json_t *
 rps_job_members_locked(const struct rps_job *job)
 {
