@@ -373,6 +373,151 @@ leave_first(void *context)
     return &decision;
 }
 
+/* Two replicas that have joined a job. */
+static void
+join_both(rps_client *clients[2], const rps_terms *terms)
+{
+    pthread_t thread;
+    rps_start start;
+
+    must(rps_job_begin(clients[0], 0, terms, &start));
+    ck_assert_int_eq(pthread_create(&thread, NULL, join_thread, clients[1]), 0);
+    must(rps_job_join(clients[0], &start));
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_eq(start.terms.backup_workers, terms->backup_workers);
+    ck_assert_uint_eq(start.terms.staleness, terms->staleness);
+    ck_assert_int_eq(start.terms.on_lost, terms->on_lost);
+    free(start.data_position);
+}
+
+START_TEST(a_slow_replica_goes_on_at_the_newest_step)
+{
+    rps_client *clients[2];
+    rps_embedding_table *tables[2];
+    rps_terms terms = terms_of(RPS_MODE_SYNC, 2);
+    rps_decision decision;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    clients[0] = servers_open(&servers, "worker", 0, 2);
+    clients[1] = servers_open(&servers, "worker", 1, 2);
+    terms.backup_workers = 1;
+    join_both(clients, &terms);
+    tables[0] = table_of(clients[0]);
+    tables[1] = table_of(clients[1]);
+    for (uint64_t step = 1; step <= 3; step++) {
+        push_all(tables[0], step, 1.0f);
+        must(rps_step_end(clients[0], step, NAN, 0, &decision));
+        ck_assert(decision.included && decision.gone == 0);
+    }
+    push_all(tables[1], 1, 100.0f); /* dropped */
+    must(rps_step_end(clients[1], 1, NAN, 0, &decision));
+    ck_assert_uint_eq(decision.step, 3);
+    ck_assert(!decision.included);
+    push_all(tables[1], 4, 10.0f);
+    push_all(tables[0], 4, 1.0f);
+    must(rps_step_end(clients[0], 4, NAN, 0, &decision));
+    must(rps_step_end(clients[1], 4, NAN, RPS_WISH_LEAVE, &decision));
+    ck_assert_uint_eq(decision.step, 4);
+    ck_assert(!decision.included); /* ended in time is what counts */
+    expect_all(tables[0], -4, -4);
+    rps_client_close(clients[1]);
+    rps_client_close(clients[0]);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(who_is_gone_is_named_once)
+{
+    rps_client *clients[2];
+    rps_terms terms = terms_of(RPS_MODE_SYNC, 2);
+    rps_decision decision;
+    pthread_t thread;
+    void *first = NULL;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    clients[0] = servers_open(&servers, "worker", 0, 2);
+    clients[1] = servers_open(&servers, "worker", 1, 2);
+    terms.on_lost = RPS_ON_LOST_LEAVE;
+    join_both(clients, &terms);
+    ck_assert_int_eq(pthread_create(&thread, NULL, leave_first, clients[1]), 0);
+    must(rps_step_end(clients[0], 1, NAN, 0, &decision));
+    ck_assert_int_eq(pthread_join(thread, &first), 0);
+    ck_assert_uint_eq(decision.counted, 2);
+    ck_assert_uint_eq(decision.gone, 0);
+    must(rps_step_end(clients[0], 2, NAN, 0, &decision));
+    ck_assert_uint_eq(decision.counted, 1);
+    ck_assert_uint_eq(decision.gone, 1);
+    ck_assert_uint_eq(decision.gone_rank, 1);
+    must(rps_step_end(clients[0], 3, NAN, 0, &decision));
+    ck_assert_uint_eq(decision.gone, 0);
+    rps_client_close(clients[1]);
+    rps_client_close(clients[0]);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(a_bounded_replica_waits_for_the_slower_one)
+{
+    rps_client *clients[2];
+    rps_embedding_table *tables[2];
+    rps_terms terms = terms_of(RPS_MODE_BOUNDED, 2);
+    rps_decision decision;
+    pthread_t thread;
+    void *last = NULL;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    clients[0] = servers_open(&servers, "worker", 0, 2);
+    clients[1] = servers_open(&servers, "worker", 1, 2);
+    terms.staleness = 1;
+    join_both(clients, &terms);
+    tables[0] = table_of(clients[0]);
+    tables[1] = table_of(clients[1]);
+    push_all(tables[0], 1, 1.0f);
+    must(rps_step_end(clients[0], 1, NAN, 0, &decision));
+    push_all(tables[0], 2, 1.0f);
+    push_all(tables[1], 1, 2.0f);
+    ck_assert_int_eq(pthread_create(&thread, NULL, leave_first, clients[1]), 0);
+    must(rps_step_end(clients[0], 2, NAN, 0, &decision)); /* after rank 1's */
+    expect_all(tables[0], -4, -3);
+    ck_assert_int_eq(pthread_join(thread, &last), 0);
+    rps_client_close(clients[1]);
+    rps_client_close(clients[0]);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(terms_that_no_job_can_have_are_refused)
+{
+    rps_client *client;
+    rps_terms terms = terms_of(RPS_MODE_BOUNDED, 3);
+    rps_start start;
+
+    if (!servers_start(&servers, 0)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    terms.backup_workers = 1;
+    must_fail(rps_job_begin(client, 0, &terms, &start), RPS_E_INVAL,
+            "backup_workers is 1 in mode bounded:0");
+    terms.mode = RPS_MODE_SYNC;
+    terms.backup_workers = 3;
+    must_fail(rps_job_begin(client, 0, &terms, &start), RPS_E_INVAL,
+            "backup_workers is 3 of 3 replicas");
+    terms.backup_workers = 0;
+    terms.mode = (enum rps_mode)3;
+    must_fail(rps_job_begin(client, 0, &terms, &start), RPS_E_INVAL,
+            "mode 3, combine 0, on_lost 0");
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
 START_TEST(chief_that_leaves_first_gets_the_last_decision)
 {
     rps_client *clients[2];
@@ -642,6 +787,12 @@ main(void)
     tcase_add_loop_test(
             tcase, a_job_that_goes_back_replaces_what_it_saved_later, 1, LOOPS);
     tcase_add_loop_test(tcase, two_replicas_make_one_step, 1, LOOPS);
+    tcase_add_loop_test(
+            tcase, a_slow_replica_goes_on_at_the_newest_step, 1, LOOPS);
+    tcase_add_loop_test(tcase, who_is_gone_is_named_once, 1, LOOPS);
+    tcase_add_loop_test(
+            tcase, a_bounded_replica_waits_for_the_slower_one, 1, LOOPS);
+    tcase_add_test(tcase, terms_that_no_job_can_have_are_refused);
     tcase_add_loop_test(
             tcase, chief_that_leaves_first_gets_the_last_decision, 1, 3);
     tcase_add_loop_test(tcase, decision_of_a_refused_request_goes_again, 1, 3);
