@@ -9,6 +9,12 @@ rps_deterministic_check_terms(const rps_terms *terms, struct rps_error *error)
                 "--deterministic needs --mode sync: in the others a push is "
                 "applied when it arrives, so the order is the network's");
     }
+    if (terms->backup_workers > 0) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--deterministic does not go with --backup-workers=%u: which "
+                "replicas a step counts is a matter of time",
+                terms->backup_workers);
+    }
     return RPS_OK;
 }
 

@@ -154,15 +154,21 @@ rps_fetch(struct rps_fetch *fetch, struct rps_turn *turn,
 }
 
 void
+rps_fetch_drop(struct rps_fetch *fetch, struct rps_turn *turn)
+{
+    if (turn->ahead.id != 0) {
+        rps_cancel(fetch->tables->client, turn->ahead);
+        turn->ahead = (rps_ticket){0};
+    }
+}
+
+void
 rps_fetch_cancel(struct rps_fetch *fetch)
 {
     struct rps_turn *turn;
 
     for (uint32_t behind = 0;
             (turn = rps_reader_peek(fetch->reader, behind)) != NULL; behind++) {
-        if (turn->ahead.id != 0) {
-            rps_cancel(fetch->tables->client, turn->ahead);
-            turn->ahead = (rps_ticket){0};
-        }
+        rps_fetch_drop(fetch, turn);
     }
 }

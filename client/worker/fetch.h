@@ -29,6 +29,9 @@ struct rps_fetch {
 rps_status rps_fetch(struct rps_fetch *fetch, struct rps_turn *turn,
         struct rps_model_input *input, struct rps_error *error);
 
+/** Forget what is on its way for a turn that is not computed. */
+void rps_fetch_drop(struct rps_fetch *fetch, struct rps_turn *turn);
+
 /** Forget what is on its way for the turns behind the one taken, and for it:
  * before the reader is destroyed. */
 void rps_fetch_cancel(struct rps_fetch *fetch);

@@ -39,6 +39,7 @@ struct rps_report_step {
     double loss_scale;                   /* 0: none */
     bool skipped;                        /* for an overflow, this step */
     uint64_t skipped_steps;              /* so far */
+    uint32_t counted;                    /* replicas, of many; 0: not told */
     uint64_t round_trips;                /* of this step, to its end */
 };
 
