@@ -108,12 +108,13 @@ def test_depth_changes_no_bit_where_keys_are_admitted(tmp_path, admission):
     assert found[1] == found[4]
 
 
-def test_depth_changes_no_bit_of_one_replica_in_async(tmp_path):
+@pytest.mark.parametrize("mode", ["async", "bounded:2"])
+def test_depth_changes_no_bit_of_one_replica(tmp_path, mode):
     """Nobody else pushes: what it looked up ahead has its own pushes."""
     logs = []
     for depth in (1, 5):
         log = tmp_path / f"{depth}.json"
-        trainer.launch("--data", DENSE, "--batch-size", 50, "--mode", "async",
+        trainer.launch("--data", DENSE, "--batch-size", 50, "--mode", mode,
                        "--steps", 20, "--pipeline-depth", depth,
                        "--json-log", log)
         logs.append(trainer.log_of(log)[0])
@@ -157,6 +158,7 @@ def test_a_step_takes_three_round_trips_and_its_stages_are_shown(
 
 REFUSED = {
     "async": (["--mode", "async"], "--mode sync"),
+    "bounded": (["--mode", "bounded:0"], "--mode sync"),
     "blas": (["--blas-threads", 2], "--blas-threads=2"),
 }
 
