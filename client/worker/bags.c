@@ -10,6 +10,11 @@ rps_bags_init(struct rps_bags *bags, const struct rps_model_table *table)
 {
     memset(bags, 0, sizeof(*bags));
     bags->table = *table;
+    bags->in_order = true;
+    for (uint32_t i = 0; i < table->bag_starts[table->bags]; i++) {
+        bags->in_order =
+                bags->in_order && table->fields[i] == table->fields[0] + i;
+    }
 }
 
 static void
@@ -87,6 +92,11 @@ count_keys(const struct rps_bags *bags, const struct rps_batch *batch)
     for (size_t r = 0; r < batch->rows; r++) {
         const uint32_t *at = batch->offsets + r * batch->shape.fields;
 
+        if (bags->in_order) {
+            at += table->fields[0];
+            count += at[field_count] - at[0];
+            continue;
+        }
         for (uint32_t i = 0; i < field_count; i++) {
             const uint32_t field = table->fields[i];
 
@@ -94,6 +104,31 @@ count_keys(const struct rps_bags *bags, const struct rps_batch *batch)
         }
     }
     return count;
+}
+
+/* A row whose bags' keys stand side by side. Returns where they end. */
+static size_t
+take_row(struct rps_bags *bags, const struct rps_batch *batch, size_t row,
+        size_t n)
+{
+    const struct rps_model_table *table = &bags->table;
+    const uint32_t *at =
+            batch->offsets + row * batch->shape.fields + table->fields[0];
+    uint32_t *offset = bags->offsets + row * table->bags;
+    const uint32_t first = at[0], base = (uint32_t)n - first;
+    uint32_t begin = first;
+
+    for (uint32_t b = 1; b <= table->bags; b++) {
+        const uint32_t end = at[table->bag_starts[b]];
+
+        bags->one_each = bags->one_each && end - begin == 1;
+        bags->divides = bags->divides || end - begin > 1;
+        offset[b] = base + end;
+        begin = end;
+    }
+    memcpy(bags->keys + n, batch->keys + first,
+            (begin - first) * sizeof(*bags->keys));
+    return n + (begin - first);
 }
 
 /* The keys of one bag, from place n on. Returns where they end. */
@@ -115,13 +150,29 @@ take_bag(struct rps_bags *bags, const struct rps_batch *batch, size_t row,
     return n;
 }
 
+/* A row's keys from place n on, bag by bag. Returns where they end. */
+static size_t
+take_bags(struct rps_bags *bags, const struct rps_batch *batch, size_t row,
+        size_t n)
+{
+    uint32_t *offset = bags->offsets + row * bags->table.bags;
+
+    for (uint32_t b = 0; b < bags->table.bags; b++) {
+        const size_t end = take_bag(bags, batch, row, b, n);
+
+        bags->one_each = bags->one_each && end - n == 1;
+        bags->divides = bags->divides || end - n > 1;
+        offset[b + 1] = (uint32_t)end;
+        n = end;
+    }
+    return n;
+}
+
 rps_status
 rps_bags_take(struct rps_bags *bags, const struct rps_batch *batch,
         struct rps_error *error)
 {
     const struct rps_model_table *table = &bags->table;
-    const bool mean = table->pooling != RPS_POOLING_SUM;
-    uint32_t *offset;
     size_t n = 0;
 
     bags->bag_count = batch->rows * table->bags;
@@ -132,18 +183,12 @@ rps_bags_take(struct rps_bags *bags, const struct rps_batch *batch,
             !reserve_keys(bags, bags->key_count)) {
         return rps_fail(error, RPS_E_NOMEM, "no memory for a batch's keys");
     }
-    offset = bags->offsets;
-    *offset++ = 0;
+    bags->offsets[0] = 0;
     for (size_t r = 0; r < batch->rows; r++) {
-        for (uint32_t b = 0; b < table->bags; b++) {
-            const size_t end = take_bag(bags, batch, r, b, n);
-
-            bags->one_each = bags->one_each && end - n == 1;
-            bags->divides = bags->divides || (mean && end - n > 1);
-            *offset++ = (uint32_t)end;
-            n = end;
-        }
+        n = bags->in_order ? take_row(bags, batch, r, n)
+                           : take_bags(bags, batch, r, n);
     }
+    bags->divides = bags->divides && table->pooling != RPS_POOLING_SUM;
     return RPS_OK;
 }
 

@@ -18,6 +18,7 @@
 
 struct rps_bags {
     struct rps_model_table table;
+    bool in_order; /* its fields stand side by side in the data */
     size_t bag_count;
     size_t key_count;
     bool one_each; /* every bag has one key: rows are the bags */

@@ -9,6 +9,7 @@
  * of their table, without a bias: the mixed dimensions of Ginart et al.
  * (2019), as in the published DLRM code.
  */
+#include "client/worker/dots.h"
 #include "client/worker/mlp.h"
 
 #include <cblas.h>
@@ -28,16 +29,15 @@ struct dlrm {
     struct rps_mlp bottom;
     struct rps_mlp top;
     struct projection projections[RPS_MODEL_TABLES_MAX];
-    uint32_t n;                 /* vectors of a sample: b and its bags */
-    uint32_t width;             /* of a vector */
-    uint32_t top_in;            /* width + n (n - 1) / 2 */
-    float *top_input;           /* [tile][top_in] */
-    float *top_gradient;        /* [tile][top_in] */
-    float *vectors;             /* [n][width]: T of one row */
-    float *columns;             /* [width][n]: the same, transposed */
-    float *dots;                /* [n]: one row of Z */
-    float *vectors_gradient;    /* [n][width] */
-    const float *bottom_output; /* of the tile in hand */
+    struct rps_dots dots;        /* the best set */
+    struct rps_dots_shape shape; /* n vectors a sample: b and its bags */
+    uint32_t top_in;             /* width + n (n - 1) / 2 */
+    float *top_input;            /* [tile][top_in], LANES more: dots.h */
+    float *top_gradient;         /* [tile][top_in] */
+    float *vectors;              /* [n][stride]: T of one row */
+    float *columns;              /* [stride][room]: the same, transposed */
+    float *vectors_gradient;     /* [n][stride] */
+    const float *bottom_output;  /* of the tile in hand */
 };
 
 /* Y = X W^T for all bags of a tile. */
@@ -73,24 +73,40 @@ project_backward(const struct projection *projection,
             tile->rows * rps_model_pooled_floats(table) * sizeof(float));
 }
 
+/* Rows of `width` floats from one stride to another. */
+static void
+copy_rows(float *to, size_t to_stride, const float *from, size_t from_stride,
+        uint32_t rows, uint32_t width)
+{
+    if (to_stride == width && from_stride == width) {
+        memcpy(to, from, (size_t)rows * width * sizeof(float));
+        return;
+    }
+    for (uint32_t i = 0; i < rows; i++) {
+        memcpy(to + i * to_stride, from + i * from_stride,
+                width * sizeof(float));
+    }
+}
+
 /* T of one row. */
 static void
 gather_vectors(const struct rps_model *model, struct dlrm *dlrm,
         const struct rps_model_input *tile, size_t row)
 {
-    const size_t width = dlrm->width;
+    const uint32_t width = dlrm->shape.width;
     float *to = dlrm->vectors;
 
     memcpy(to, dlrm->bottom_output + row * width, width * sizeof(float));
-    to += width;
+    to += dlrm->shape.stride;
     for (uint32_t t = 0; t < model->table_count; t++) {
         const struct projection *projection = &dlrm->projections[t];
-        const size_t floats = model->tables[t].bags * width;
+        const uint32_t bags = model->tables[t].bags;
         const float *from = projection->weight != NULL ? projection->output
                                                        : tile->pooled[t];
 
-        memcpy(to, from + row * floats, floats * sizeof(float));
-        to += floats;
+        copy_rows(to, dlrm->shape.stride, from + row * bags * width, width,
+                bags, width);
+        to += (size_t)bags * dlrm->shape.stride;
     }
 }
 
@@ -99,49 +115,18 @@ static void
 scatter_vectors(const struct rps_model *model, const struct dlrm *dlrm,
         const struct rps_model_input *tile, size_t row)
 {
-    const size_t width = dlrm->width;
-    const float *from = dlrm->vectors_gradient + width;
+    const uint32_t width = dlrm->shape.width;
+    const float *from = dlrm->vectors_gradient + dlrm->shape.stride;
 
     for (uint32_t t = 0; t < model->table_count; t++) {
         const struct projection *projection = &dlrm->projections[t];
-        const size_t floats = model->tables[t].bags * width;
+        const uint32_t bags = model->tables[t].bags;
         float *to = projection->weight != NULL ? projection->gradient
                                                : tile->pooled_gradients[t];
 
-        memcpy(to + row * floats, from, floats * sizeof(float));
-        from += floats;
-    }
-}
-
-/* Dots as sums of scaled columns: every dot adds its products in the order
- * of the columns, and the inner loop runs over dots, which a compiler can
- * put side by side without changing a bit. */
-static void
-row_dots(struct dlrm *dlrm, float *z)
-{
-    const uint32_t n = dlrm->n, width = dlrm->width;
-
-    for (uint32_t i = 0; i < n; i++) {
-        const float *vector = dlrm->vectors + (size_t)i * width;
-
-        for (uint32_t k = 0; k < width; k++) {
-            dlrm->columns[(size_t)k * n + i] = vector[k];
-        }
-    }
-    for (uint32_t i = 1; i < n; i++) {
-        const float *vector = dlrm->vectors + (size_t)i * width;
-
-        memset(dlrm->dots, 0, i * sizeof(float));
-        for (uint32_t k = 0; k < width; k++) {
-            const float *column = dlrm->columns + (size_t)k * n;
-            const float factor = vector[k];
-
-            for (uint32_t j = 0; j < i; j++) {
-                dlrm->dots[j] += factor * column[j];
-            }
-        }
-        memcpy(z, dlrm->dots, i * sizeof(float));
-        z += i;
+        copy_rows(to + row * bags * width, width, from, dlrm->shape.stride,
+                bags, width);
+        from += (size_t)bags * dlrm->shape.stride;
     }
 }
 
@@ -150,12 +135,13 @@ dlrm_forward(struct rps_model *model, const struct rps_model_input *tile,
         float *logits)
 {
     struct dlrm *dlrm = model->state;
+    const uint32_t width = dlrm->shape.width;
     const float *answer;
 
     dlrm->bottom_output = rps_mlp_forward(&dlrm->bottom, tile->dense);
     for (uint32_t t = 0; t < model->table_count; t++) {
         if (dlrm->projections[t].weight != NULL) {
-            project(&dlrm->projections[t], &model->tables[t], dlrm->width,
+            project(&dlrm->projections[t], &model->tables[t], width,
                     tile->pooled[t]);
         }
     }
@@ -163,35 +149,12 @@ dlrm_forward(struct rps_model *model, const struct rps_model_input *tile,
         float *input = dlrm->top_input + r * dlrm->top_in;
 
         gather_vectors(model, dlrm, tile, r);
-        memcpy(input, dlrm->vectors, dlrm->width * sizeof(float));
-        row_dots(dlrm, input + dlrm->width);
+        memcpy(input, dlrm->vectors, width * sizeof(float));
+        dlrm->dots.forward(
+                &dlrm->shape, dlrm->vectors, dlrm->columns, input + width);
     }
     answer = rps_mlp_forward(&dlrm->top, dlrm->top_input);
     memcpy(logits, answer, RPS_MODEL_TILE * sizeof(float));
-}
-
-/* dT of one row: each dot (i, j) gives j's vector to i and i's to j. */
-static void
-row_dots_backward(struct dlrm *dlrm, const float *dz)
-{
-    const uint32_t n = dlrm->n, width = dlrm->width;
-
-    memset(dlrm->vectors_gradient, 0, (size_t)n * width * sizeof(float));
-    for (uint32_t i = 1; i < n; i++) {
-        const float *vector = dlrm->vectors + (size_t)i * width;
-        float *gradient = dlrm->vectors_gradient + (size_t)i * width;
-
-        for (uint32_t j = 0; j < i; j++) {
-            const float *other = dlrm->vectors + (size_t)j * width;
-            float *back = dlrm->vectors_gradient + (size_t)j * width;
-            const float factor = *dz++;
-
-            for (uint32_t k = 0; k < width; k++) {
-                gradient[k] += factor * other[k];
-                back[k] += factor * vector[k];
-            }
-        }
-    }
 }
 
 /* The padding of a short tile adds nothing to a projection's gradient. */
@@ -199,7 +162,7 @@ static void
 clear_padding(const struct rps_model *model, struct dlrm *dlrm, size_t rows)
 {
     for (uint32_t t = 0; t < model->table_count; t++) {
-        const size_t floats = model->tables[t].bags * (size_t)dlrm->width;
+        const size_t floats = model->tables[t].bags * (size_t)dlrm->shape.width;
 
         if (dlrm->projections[t].weight != NULL) {
             memset(dlrm->projections[t].gradient + rows * floats, 0,
@@ -213,28 +176,30 @@ dlrm_backward(struct rps_model *model, const struct rps_model_input *tile,
         const float *logit_gradients)
 {
     struct dlrm *dlrm = model->state;
+    const uint32_t width = dlrm->shape.width;
     float *bottom_gradient = rps_mlp_output_gradient(&dlrm->bottom);
 
     memcpy(rps_mlp_output_gradient(&dlrm->top), logit_gradients,
             RPS_MODEL_TILE * sizeof(float));
     rps_mlp_backward(&dlrm->top, dlrm->top_input, dlrm->top_gradient);
-    memset(bottom_gradient, 0, RPS_MODEL_TILE * dlrm->width * sizeof(float));
+    memset(bottom_gradient, 0, RPS_MODEL_TILE * width * sizeof(float));
     clear_padding(model, dlrm, tile->rows);
     for (size_t r = 0; r < tile->rows; r++) {
         const float *gradient = dlrm->top_gradient + r * dlrm->top_in;
-        float *b = bottom_gradient + r * dlrm->width;
+        float *b = bottom_gradient + r * width;
 
         gather_vectors(model, dlrm, tile, r);
-        row_dots_backward(dlrm, gradient + dlrm->width);
-        for (uint32_t k = 0; k < dlrm->width; k++) {
+        dlrm->dots.backward(&dlrm->shape, dlrm->vectors, gradient + width,
+                dlrm->vectors_gradient);
+        for (uint32_t k = 0; k < width; k++) {
             b[k] = gradient[k] + dlrm->vectors_gradient[k];
         }
         scatter_vectors(model, dlrm, tile, r);
     }
     for (uint32_t t = 0; t < model->table_count; t++) {
         if (dlrm->projections[t].weight != NULL) {
-            project_backward(&dlrm->projections[t], &model->tables[t],
-                    dlrm->width, tile, t);
+            project_backward(
+                    &dlrm->projections[t], &model->tables[t], width, tile, t);
         }
     }
     rps_mlp_backward(&dlrm->bottom, tile->dense, NULL);
@@ -259,7 +224,6 @@ dlrm_destroy(struct rps_model *model)
     free(dlrm->top_gradient);
     free(dlrm->vectors);
     free(dlrm->columns);
-    free(dlrm->dots);
     free(dlrm->vectors_gradient);
     free(dlrm);
 }
@@ -328,19 +292,18 @@ vector_count(const struct rps_model_shape *shape)
 static rps_status
 allocate(struct dlrm *dlrm, struct rps_error *error)
 {
-    const size_t cells = (size_t)dlrm->n * dlrm->width;
+    const struct rps_dots_shape *shape = &dlrm->shape;
+    const size_t cells = (size_t)RPS_MODEL_TILE * dlrm->top_in;
+    const size_t vectors = (size_t)shape->n * shape->stride;
 
-    dlrm->top_input =
-            calloc((size_t)RPS_MODEL_TILE * dlrm->top_in, sizeof(float));
-    dlrm->top_gradient =
-            calloc((size_t)RPS_MODEL_TILE * dlrm->top_in, sizeof(float));
-    dlrm->vectors = calloc(cells, sizeof(float));
-    dlrm->columns = calloc(cells, sizeof(float));
-    dlrm->dots = calloc(dlrm->n, sizeof(float));
-    dlrm->vectors_gradient = calloc(cells, sizeof(float));
+    dlrm->top_input = calloc(cells + RPS_DOTS_LANES, sizeof(float));
+    dlrm->top_gradient = calloc(cells, sizeof(float));
+    dlrm->vectors = calloc(vectors, sizeof(float));
+    dlrm->columns = calloc((size_t)shape->stride * shape->room, sizeof(float));
+    dlrm->vectors_gradient = calloc(vectors, sizeof(float));
     if (dlrm->top_input == NULL || dlrm->top_gradient == NULL ||
             dlrm->vectors == NULL || dlrm->columns == NULL ||
-            dlrm->dots == NULL || dlrm->vectors_gradient == NULL) {
+            dlrm->vectors_gradient == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
     }
     return RPS_OK;
@@ -350,23 +313,26 @@ static rps_status
 dlrm_init(struct rps_model *model, struct rps_error *error)
 {
     const struct rps_model_shape *shape = &model->shape;
+    const uint32_t width = last_of(&shape->bottom);
     struct dlrm *dlrm = model->state;
+    struct rps_dots sets[3];
+    uint32_t n = 1;
     rps_status status;
 
-    dlrm->n = 1;
     for (uint32_t t = 0; t < model->table_count; t++) {
-        dlrm->n += model->tables[t].bags;
+        n += model->tables[t].bags;
     }
-    dlrm->width = last_of(&shape->bottom);
-    dlrm->top_in = dlrm->width + dlrm->n * (dlrm->n - 1) / 2;
+    dlrm->dots = sets[rps_dots_sets(sets) - 1];
+    dlrm->shape = rps_dots_shape_of(n, width);
+    dlrm->top_in = width + n * (n - 1) / 2;
     status = allocate(dlrm, error);
     if (status == RPS_OK) {
         status = rps_mlp_init(&dlrm->bottom, model, "bot", shape->dense,
                 &shape->bottom, true, error);
     }
     for (uint32_t t = 0; t < model->table_count && status == RPS_OK; t++) {
-        status = projection_init(&dlrm->projections[t], model,
-                &model->tables[t], dlrm->width, error);
+        status = projection_init(
+                &dlrm->projections[t], model, &model->tables[t], width, error);
     }
     if (status == RPS_OK) {
         status = rps_mlp_init(&dlrm->top, model, "top", dlrm->top_in,

@@ -106,6 +106,33 @@ START_TEST(each_token_gets_its_share_of_the_bags_gradient)
 }
 END_TEST
 
+/* Bag 0 has the fields 1 and 2, bag 1 field 3: {2, 2}, {3}, {5, 6}, {}. */
+START_TEST(fields_that_stand_side_by_side_are_taken_the_same)
+{
+    static const uint32_t side_by_side[] = {1, 2, 3};
+    static const uint64_t want[] = {2, 2, 3, 5, 6};
+    static const uint32_t ends[] = {0, 2, 3, 5, 5};
+    const struct rps_model_table table = {
+            .name = "t",
+            .dim = 2,
+            .pooling = poolings[_i].pooling,
+            .bags = 2,
+            .bag_starts = starts,
+            .fields = side_by_side,
+    };
+    struct rps_bags bags;
+
+    rps_bags_init(&bags, &table);
+    ck_assert_int_eq(rps_bags_take(&bags, &batch, NULL), RPS_OK);
+    ck_assert(bags.in_order && !bags.one_each);
+    ck_assert_int_eq(bags.divides, _i > 0);
+    ck_assert_uint_eq(bags.key_count, 5);
+    ck_assert_mem_eq(bags.keys, want, sizeof(want));
+    ck_assert_mem_eq(bags.offsets, ends, sizeof(ends));
+    rps_bags_finish(&bags);
+}
+END_TEST
+
 START_TEST(a_batch_without_tokens_is_zeros)
 {
     uint32_t none[9] = {0};
@@ -144,6 +171,8 @@ main(void)
             tcase, a_bag_is_its_rows_sum_divided_as_the_pooling_says, 0, 3);
     tcase_add_loop_test(
             tcase, each_token_gets_its_share_of_the_bags_gradient, 0, 3);
+    tcase_add_loop_test(
+            tcase, fields_that_stand_side_by_side_are_taken_the_same, 0, 3);
     tcase_add_loop_test(tcase, a_batch_without_tokens_is_zeros, 0, 3);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -3,6 +3,7 @@
  * The models against a second, plain computation in double precision, and
  * their gradients against central differences of it.
  */
+#include "client/worker/dots.h"
 #include "client/worker/stage.h"
 #include "tests/unit/suite.h"
 
@@ -370,6 +371,87 @@ START_TEST(tables_of_other_dims_are_projected_and_equal_the_book)
 }
 END_TEST
 
+/* The sums of dots.h as they stand there. */
+static void
+dots_by_the_book(const struct rps_dots_shape *shape, const float *v, float *z)
+{
+    for (uint32_t i = 1; i < shape->n; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            float sum = 0.0f;
+
+            for (uint32_t k = 0; k < shape->width; k++) {
+                sum += v[i * shape->stride + k] * v[j * shape->stride + k];
+            }
+            *z++ = sum;
+        }
+    }
+}
+
+static void
+back_by_the_book(const struct rps_dots_shape *shape, const float *v,
+        const float *dz, float *g)
+{
+    for (uint32_t i = 0; i < shape->n; i++) {
+        for (uint32_t k = 0; k < shape->stride; k++) {
+            float sum = 0.0f;
+
+            for (uint32_t j = 0; j < shape->n; j++) {
+                const uint32_t high = i > j ? i : j, low = i > j ? j : i;
+
+                if (i != j) {
+                    sum += dz[high * (high - 1) / 2 + low] *
+                           v[j * shape->stride + k];
+                }
+            }
+            g[i * shape->stride + k] = sum;
+        }
+    }
+}
+
+START_TEST(dots_have_the_same_bits_in_every_set)
+{
+    static const uint32_t sizes[][2] = {
+            {1, 1}, {2, 16}, {5, 3}, {16, 16}, {17, 15}, {27, 16}, {40, 33}};
+    const struct rps_dots_shape shape =
+            rps_dots_shape_of(sizes[_i][0], sizes[_i][1]);
+    const size_t cells = (size_t)shape.n * shape.stride;
+    const size_t pairs = (size_t)shape.n * (shape.n - 1) / 2;
+    uint64_t state = 3;
+    float *v = noise_floats(cells, 1.0, &state);
+    float *dz = noise_floats(pairs, 1.0, &state);
+    float *z = calloc(pairs + RPS_DOTS_LANES + 1, sizeof(float));
+    float *g = calloc(cells, sizeof(float));
+    float *columns = calloc((size_t)shape.stride * shape.room, sizeof(float));
+    float *want = calloc(pairs + 1, sizeof(float));
+    float *back = calloc(cells, sizeof(float));
+    struct rps_dots sets[3];
+    const size_t count = rps_dots_sets(sets);
+
+    for (size_t i = 0; i < cells; i++) {
+        v[i] = i % shape.stride < shape.width ? v[i] : 0.0f;
+    }
+    dots_by_the_book(&shape, v, want);
+    back_by_the_book(&shape, v, dz, back);
+    for (size_t s = 0; s < count; s++) {
+        z[pairs + RPS_DOTS_LANES] = 7.0f;
+        sets[s].forward(&shape, v, columns, z);
+        sets[s].backward(&shape, v, dz, g);
+        ck_assert_msg(
+                memcmp(z, want, pairs * sizeof(float)) == 0, "%s", sets[s].isa);
+        ck_assert_msg(
+                memcmp(g, back, cells * sizeof(float)) == 0, "%s", sets[s].isa);
+        ck_assert_float_eq(z[pairs + RPS_DOTS_LANES], 7.0f);
+    }
+    free(v);
+    free(dz);
+    free(z);
+    free(g);
+    free(columns);
+    free(want);
+    free(back);
+}
+END_TEST
+
 START_TEST(a_table_may_not_be_named_as_a_variable)
 {
     const struct rps_model_table table = {
@@ -541,6 +623,7 @@ main(void)
             tcase, start_values_follow_their_law_and_depend_on_seed_and_name);
     tcase_add_loop_test(
             tcase, tables_of_other_dims_are_projected_and_equal_the_book, 0, 3);
+    tcase_add_loop_test(tcase, dots_have_the_same_bits_in_every_set, 0, 7);
     tcase_add_test(tcase, a_table_may_not_be_named_as_a_variable);
     tcase_add_test(tcase, more_pairs_than_the_top_mlp_takes_are_refused);
     tcase_add_loop_test(tcase, a_nan_in_the_input_makes_the_loss_nan, 0, 2);
