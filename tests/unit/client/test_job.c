@@ -81,6 +81,53 @@ expect_all(rps_embedding_table *table, float first, float times)
     }
 }
 
+static uint64_t
+round_trips(const rps_client *client)
+{
+    rps_traffic traffic;
+
+    rps_client_traffic(client, &traffic);
+    return traffic.round_trips;
+}
+
+/* As recps-train does it: what is asked ahead is waited for in a later step,
+ * covered by the waits of this one. */
+START_TEST(a_step_is_three_round_trips_beside_what_was_asked_ahead)
+{
+    const uint64_t keys[KEYS] = {7};
+    float rows[3][KEYS * 2];
+    rps_lookup lookup = {.keys = keys, .key_count = KEYS};
+    rps_ticket now, ahead;
+    rps_decision decision;
+    rps_client *client;
+    uint64_t before;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 0);
+    lookup.table = table_of(client);
+    lookup.rows = rows[0];
+    must(rps_lookup_start(client, NULL, &lookup, 1, &ahead));
+    before = round_trips(client);
+    for (uint64_t step = 1; step <= 3; step++) {
+        lookup.rows = rows[step % 3];
+        must(rps_lookup_start(client, NULL, &lookup, 1, &now));
+        must(rps_wait(client, now, 0));
+        must(rps_wait(client, ahead, 0));
+        lookup.rows = rows[(step + 1) % 3];
+        must(rps_lookup_start(client, NULL, &lookup, 1, &ahead));
+        push_all(lookup.table, step, 1.0f);
+        must(rps_step_end(client, step, 0.0, 0, &decision));
+        ck_assert_uint_eq(round_trips(client) - before, 3 * step);
+    }
+    rps_cancel(client, ahead);
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
 START_TEST(sync_push_shows_after_the_decision)
 {
     rps_client *client;
@@ -778,6 +825,8 @@ main(void)
     TCase *tcase = tcase_create("job");
 
     tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase,
+            a_step_is_three_round_trips_beside_what_was_asked_ahead, 0, LOOPS);
     tcase_add_loop_test(tcase, sync_push_shows_after_the_decision, 0, LOOPS);
     tcase_add_loop_test(
             tcase, second_push_of_a_sync_step_changes_nothing, 0, LOOPS);
