@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#define SLEEP_NS         5000000 /* between two looks, at the end */
 #define BUCKET_BYTES_MIN ((uint64_t)4096)
 #define BUCKET_BYTES_MAX ((uint64_t)4 << 30)
 #define RING_ALGORITHM   4 /* Open MPI's coll/tuned: ring */
@@ -318,6 +320,29 @@ rps_collective_initialize(
 
 /* --- end ----------------------------------------------------------------- */
 
+/*
+ * A barrier that sleeps: rank 0 may still evaluate and save, and those that
+ * wait for it in MPI would take its cores.
+ */
+static rps_status
+wait_for_all(rps_collective *group)
+{
+    const struct timespec nap = {.tv_nsec = SLEEP_NS};
+    MPI_Request request = MPI_REQUEST_NULL;
+    int done = 0;
+    rps_status status = rps_collective_check(
+            MPI_Ibarrier(group->world, &request), "barrier");
+
+    while (status == RPS_OK && done == 0) {
+        status = rps_collective_check(
+                MPI_Test(&request, &done, MPI_STATUS_IGNORE), "barrier");
+        if (status == RPS_OK && done == 0) {
+            (void)nanosleep(&nap, NULL);
+        }
+    }
+    return status;
+}
+
 rps_status
 rps_collective_shutdown(rps_collective *collective)
 {
@@ -327,7 +352,7 @@ rps_collective_shutdown(rps_collective *collective)
     if (collective == NULL) {
         return RPS_OK;
     }
-    status = rps_collective_barrier(collective);
+    status = wait_for_all(collective);
     (void)MPI_Comm_free(&collective->ring);
     (void)MPI_Comm_free(&collective->world);
     ended = rps_collective_check(MPI_Finalize(), "MPI_Finalize");

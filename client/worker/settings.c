@@ -279,6 +279,9 @@ rps_settings_read(struct rps_settings *settings,
     if (status == RPS_OK) {
         status = read_task(settings, error);
     }
+    if (status == RPS_OK) {
+        status = rps_settings_read_dense(settings, error);
+    }
     if (status == RPS_OK && settings->task == RPS_TASK_EVALUATOR &&
             !settings->has_test) {
         return rps_fail(error, RPS_E_INVAL,

@@ -70,7 +70,9 @@ struct rps_settings {
     float initializer_high;
     enum rps_mode mode;
     enum rps_combine combine;
-    uint32_t replicas; /* 1 when embedded */
+    bool in_group;       /* --dense allreduce, and this task trains */
+    uint64_t dense_seed; /* of the dense start values */
+    uint32_t replicas;   /* 1 when embedded */
     uint32_t rank;
     bool is_chief;
     bool restore;          /* --restore, --evaluate or --predict */
@@ -85,6 +87,10 @@ rps_status rps_settings_read(struct rps_settings *settings,
 
 /** The model's part of it; rps_settings_read() calls it. */
 rps_status rps_settings_read_model(
+        struct rps_settings *settings, struct rps_error *error);
+
+/** Where dense variables live, once the mode and the task are read. */
+rps_status rps_settings_read_dense(
         struct rps_settings *settings, struct rps_error *error);
 
 /** Schedules and loss scale, once the model's part is read. */

@@ -311,7 +311,7 @@ rps_tables_fetch(struct rps_tables *tables, const struct rps_batch *batch,
                 .rows = bags->rows,
         };
     }
-    if (training) {
+    if (training && !tables->settings->in_group) {
         rps_dense_lookups(&tables->dense, lookups + count, 0);
         count += model->variable_count;
     }
@@ -348,6 +348,9 @@ fill_pushes(struct rps_tables *tables, const struct rps_rates *rates,
                 .gradients = rps_bags_spread(bags),
                 .learning_rate = (float)rates->sparse[t],
         };
+    }
+    if (tables->settings->in_group) {
+        return model->table_count;
     }
     rps_dense_pushes(
             &tables->dense, pushes + model->table_count, (float)rates->dense);

@@ -30,6 +30,7 @@ BEGIN {
     rule("client/channel_local.c", "include base conf proto client server")
     rule("client/collective", "include")
     rule("client/worker", "include base conf")
+    rule("client/worker/group.c", "include base conf client/worker embedding")
     rule("client/cli", "include base conf client embedding/checkpoint")
     any = "include base conf proto embedding embedding/kernels "
     any = any "embedding/checkpoint server server/daemon client client/worker "
