@@ -9,7 +9,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 
@@ -20,12 +19,10 @@ import programs
 import test_schedule
 import trainer
 
-LIBRARY = programs.BUILD / "client/collective/librecps-collective.so"
-
 pytestmark = [
     trainer.needs_programs,
-    pytest.mark.skipif(not LIBRARY.exists(), reason="built without MPI"),
-    pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun"),
+    pytest.mark.skipif(not programs.has_mpi(),
+                       reason="built without MPI, or there is no mpirun"),
 ]
 
 DATA = ["--data", "synthetic:rows=1400,keys=200,seed=7", "--train-rows", 1280,
