@@ -122,7 +122,7 @@ def test_the_group_of_the_migration_page_runs_against_the_installed_library(
     said = run("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2",
                tmp_path / "example", env=library_path(installed))
     assert sorted(said.splitlines()) == [
-        f"rank {rank} of 2: weight 0.500, bias 0.000" for rank in (0, 1)]
+        f"rank {rank} of 2: weight 0.500, bias 0.750" for rank in (0, 1)]
 
 
 def test_the_installed_launcher_finds_the_installed_server(
