@@ -89,8 +89,10 @@
   X(RPS_SCOPE_TRAIN, dense_schedule, STRING, "constant", "", "1..1024", "the same of --dense-lr") \
   X(RPS_SCOPE_TRAIN, loss_scale, STRING, "1", "", "1..64", "factor of the loss while gradients are computed: a power of two, or dynamic") \
   X(RPS_SCOPE_TRAIN, loss_scale_growth, U64, "2000", "steps", "1..1000000000", "clean steps after which a dynamic loss scale doubles") \
-  X(RPS_SCOPE_TRAIN, mode, CHOICE, "sync", "", "sync|async", "when a push is applied") \
+  X(RPS_SCOPE_TRAIN, mode, STRING, "sync", "", "1..32", "what a step waits for: sync, async or bounded:S, in which a replica is at most S steps ahead of the slowest") \
   X(RPS_SCOPE_TRAIN, combine, CHOICE, "sum", "", "sum|mean", "how the replicas' gradients become one (sync)") \
+  X(RPS_SCOPE_TRAIN, backup_workers, U64, "0", "replicas", "0..65535", "a step of sync is decided when all but so many ended it; what the slow ones pushed is dropped") \
+  X(RPS_SCOPE_TRAIN | RPS_SCOPE_LAUNCH, on_lost, CHOICE, "stop", "", "stop|leave", "what a replica that is lost, or ends no step, for --step-timeout does to the others: stop them; leave: they go on without it") \
   X(RPS_SCOPE_TRAIN, dense, CHOICE, "ps", "", "ps|allreduce", "where dense variables live: at the servers, or in each worker (MPI)") \
   X(RPS_SCOPE_TRAIN, allreduce, CHOICE, "default", "", "default|ring", "how --dense allreduce sums gradients: as MPI chooses, or in a ring") \
   X(RPS_SCOPE_TRAIN, allreduce_bucket, BYTES, "16MiB", "bytes", "4KiB..4GiB", "gradients are summed together up to this size") \

@@ -255,6 +255,9 @@ log_step(struct rps_report *report, const struct rps_report_step *step,
     add_number(&text, "dense_lr", true, step->dense_lr);
     add_rates(&text, step);
     add_loss_scale(&text, step);
+    if (step->counted > 0) {
+        rps_text_add(&text, ", \"counted\": %" PRIu32, step->counted);
+    }
     return write_json(report, &text, error);
 }
 

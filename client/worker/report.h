@@ -38,6 +38,7 @@ struct rps_report_step {
     double loss_scale;                   /* 0: none */
     bool skipped;                        /* for an overflow, this step */
     uint64_t skipped_steps;              /* so far */
+    uint32_t counted;                    /* replicas, of many; 0: not told */
 };
 
 struct rps_report_end {

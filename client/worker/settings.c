@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/worker/settings.h"
 
+#include "base/terms.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -174,17 +175,60 @@ static rps_status
 read_terms(struct rps_settings *settings, struct rps_error *error)
 {
     const struct rps_options *options = settings->options;
+    rps_terms *terms = &settings->terms;
 
-    settings->mode = strcmp(options->mode, "async") == 0 ? RPS_MODE_ASYNC
-                                                         : RPS_MODE_SYNC;
-    settings->combine = strcmp(options->combine, "mean") == 0 ? RPS_COMBINE_MEAN
-                                                              : RPS_COMBINE_SUM;
-    if (settings->mode == RPS_MODE_ASYNC &&
-            settings->combine == RPS_COMBINE_MEAN) {
+    if (!rps_terms_read_mode(options->mode, terms)) {
         return rps_fail(error, RPS_E_INVAL,
-                "--combine=mean does not go with --mode=async, which "
-                "combines nothing: each push is a step of its own");
+                "--mode=%s: must be sync, async or bounded:S, S from 0 to %u",
+                options->mode, RPS_STALENESS_MAX);
     }
+    terms->combine = strcmp(options->combine, "mean") == 0 ? RPS_COMBINE_MEAN
+                                                           : RPS_COMBINE_SUM;
+    terms->on_lost = strcmp(options->on_lost, "leave") == 0 ? RPS_ON_LOST_LEAVE
+                                                            : RPS_ON_LOST_STOP;
+    terms->step_timeout_ms = (uint32_t)(options->step_timeout * 1e3);
+    terms->step_bytes_max = options->step_bytes_max;
+    if (terms->mode != RPS_MODE_SYNC && terms->combine == RPS_COMBINE_MEAN) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--combine=mean does not go with --mode=%s, which "
+                "combines nothing: each push is a step of its own",
+                options->mode);
+    }
+    return RPS_OK;
+}
+
+/* Once the number of replicas is known. */
+static rps_status
+read_backup_workers(struct rps_settings *settings, struct rps_error *error)
+{
+    const struct rps_options *options = settings->options;
+    rps_terms *terms = &settings->terms;
+    const unsigned long long count = options->backup_workers;
+
+    terms->replica_count = settings->replicas;
+    if (count == 0) {
+        return RPS_OK;
+    }
+    if (terms->mode != RPS_MODE_SYNC) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--backup-workers=%llu does not go with --mode=%s, in which no "
+                "step waits for all replicas",
+                count, options->mode);
+    }
+    if (count >= settings->replicas) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--backup-workers=%llu of %u replicas: one at least must be "
+                "counted",
+                count, settings->replicas);
+    }
+    if (rps_option_given(options, "combine") &&
+            terms->combine == RPS_COMBINE_SUM) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--combine=sum does not go with --backup-workers: the replicas "
+                "that a step counts differ, so their mean is taken");
+    }
+    terms->combine = RPS_COMBINE_MEAN;
+    terms->backup_workers = (uint32_t)count;
     return RPS_OK;
 }
 
@@ -278,6 +322,9 @@ rps_settings_read(struct rps_settings *settings,
     }
     if (status == RPS_OK) {
         status = read_task(settings, error);
+    }
+    if (status == RPS_OK && settings->task == RPS_TASK_TRAIN) {
+        status = read_backup_workers(settings, error);
     }
     if (status == RPS_OK) {
         status = rps_settings_read_dense(settings, error);

@@ -68,8 +68,7 @@ struct rps_settings {
     enum rps_initializer initializer;
     float initializer_low;
     float initializer_high;
-    enum rps_mode mode;
-    enum rps_combine combine;
+    rps_terms terms;     /* that the chief begins the job with */
     bool in_group;       /* --dense allreduce, and this task trains */
     uint64_t dense_seed; /* of the dense start values */
     uint32_t replicas;   /* 1 when embedded */

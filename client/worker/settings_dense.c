@@ -29,13 +29,27 @@ check_not_given(const struct rps_options *options, struct rps_error *error)
 
 /* Its ranks take every step together, or hang. */
 static rps_status
-check_mode(const struct rps_settings *settings, struct rps_error *error)
+check_terms(const struct rps_settings *settings, struct rps_error *error)
 {
-    if (settings->mode != RPS_MODE_SYNC) {
+    const rps_terms *terms = &settings->terms;
+
+    if (terms->mode != RPS_MODE_SYNC) {
         return rps_fail(error, RPS_E_INVAL,
                 "--dense allreduce does not go with --mode=%s: all ranks take "
                 "each step together; use --mode=sync, or --dense=ps",
                 settings->options->mode);
+    }
+    if (terms->backup_workers > 0) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--dense allreduce does not go with --backup-workers=%u: no "
+                "rank can be left out of a sum; use --dense=ps",
+                terms->backup_workers);
+    }
+    if (terms->on_lost != RPS_ON_LOST_STOP) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--dense allreduce does not go with --on-lost=%s: a rank that "
+                "is lost ends all of them; use --on-lost=stop, or --dense=ps",
+                settings->options->on_lost);
     }
     return RPS_OK;
 }
@@ -52,5 +66,5 @@ rps_settings_read_dense(struct rps_settings *settings, struct rps_error *error)
         return check_not_given(options, error);
     }
     settings->in_group = settings->task == RPS_TASK_TRAIN;
-    return settings->in_group ? check_mode(settings, error) : RPS_OK;
+    return settings->in_group ? check_terms(settings, error) : RPS_OK;
 }

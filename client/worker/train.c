@@ -287,6 +287,7 @@ report_step(struct rps_loop *loop, double own_loss, double factor,
             .loss_scale = factor,
             .skipped = loop->skipped,
             .skipped_steps = loop->scale.skipped,
+            .counted = sync && settings->replicas > 1 ? decision->counted : 0,
     };
 
     for (uint32_t t = 0; t < model->table_count; t++) {
@@ -296,6 +297,38 @@ report_step(struct rps_loop *loop, double own_loss, double factor,
 
     loop->loss = step.loss;
     return rps_report_step(run->report, &step, &run->error);
+}
+
+/* A step that went without this replica (backup workers): its push is
+ * dropped, and so are its rows of the steps up to the newest. */
+static rps_status
+catch_up(struct rps_loop *loop, uint64_t step, const rps_decision *decision)
+{
+    rps_status status = RPS_OK;
+
+    if (decision->included || loop->left) {
+        return RPS_OK;
+    }
+    loop->uncounted++;
+    for (; status == RPS_OK && step < decision->step; step++) {
+        status = next_batch(loop);
+    }
+    return status;
+}
+
+/* Who left, or was given up. */
+static void
+say_if_gone(struct rps_loop *loop, const rps_decision *decision)
+{
+    if (decision->gone > 0) {
+        rps_run_say(loop->run,
+                "step %" PRIu64 " goes on without rank %" PRIu32
+                "%s, which left or is lost: it counts %" PRIu32 " of %" PRIu32
+                " replicas",
+                decision->step, decision->gone_rank,
+                decision->gone > 1 ? " and others" : "", decision->counted,
+                loop->run->settings->replicas);
+    }
 }
 
 static rps_status
@@ -324,6 +357,11 @@ one_step(struct rps_loop *loop)
     /* leaving last, the chief learns the others' last step */
     loop->step = decision.step > step ? decision.step : step;
     loop->left = (wishes & RPS_WISH_LEAVE) != 0;
+    say_if_gone(loop, &decision);
+    status = catch_up(loop, step, &decision);
+    if (status != RPS_OK) {
+        return status;
+    }
     status = report_step(loop, loss, factor, &rates, &decision);
     return status == RPS_OK ? obey(loop, &decision) : status;
 }
@@ -354,6 +392,33 @@ leave_idle(struct rps_loop *loop)
                    : rps_run_client_failed(run, status, "leaving the job");
 }
 
+/* The steps of the others passed this replica's last one while it computed:
+ * it ends that one again, as it has nothing to push. */
+static rps_status
+leave_behind(struct rps_loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_decision decision;
+    rps_status status = rps_step_end(
+            run->client, loop->step, NAN, RPS_WISH_LEAVE, &decision);
+
+    loop->left = true;
+    return status == RPS_OK
+                   ? RPS_OK
+                   : rps_run_client_failed(run, status, "leaving the job");
+}
+
+static void
+say_uncounted(struct rps_loop *loop)
+{
+    if (loop->uncounted > 0) {
+        rps_run_say(loop->run,
+                "%" PRIu64 " of this replica's steps were not counted, as it"
+                " was slow (--backup-workers)",
+                loop->uncounted);
+    }
+}
+
 static rps_status
 train(struct rps_loop *loop)
 {
@@ -365,8 +430,10 @@ train(struct rps_loop *loop)
     rps_report_start(loop->run->report);
     loop->run->running = true;
     while (status == RPS_OK && !loop->left) {
-        status = one_step(loop);
+        status = loop->step < loop->last_step ? one_step(loop)
+                                              : leave_behind(loop);
     }
+    say_uncounted(loop);
     return status == RPS_OK && loop->run->group != NULL
                    ? rps_group_compare(loop->run->group, &loop->run->error)
                    : status;

@@ -276,6 +276,13 @@ def test_ranks_in_another_order_than_the_cluster_are_refused():
                      r"rank [01]", said)
 
 
+def test_backup_workers_are_refused_in_a_group():
+    name, value = task(0, 3).split("=", 1)
+    done = trainer.train(*DATA, *GROUP, "--backup-workers", 1, code=64,
+                         env={name: value})
+    assert "does not go with --backup-workers=1" in done.stderr
+
+
 @pytest.mark.long
 def test_another_number_of_ranks_than_replicas_is_refused():
     said = mpirun("-np", 2, "env", task(0, 3), trainer.TRAIN, *DATA, *GROUP,
@@ -291,6 +298,8 @@ def test_a_worker_outside_mpirun_is_told_to_start_under_it():
 
 @pytest.mark.parametrize("flags, words", [
     ([*GROUP, "--mode", "async"], "does not go with --mode=async"),
+    ([*GROUP, "--mode", "bounded:2"], "does not go with --mode=bounded:2"),
+    ([*GROUP, "--on-lost", "leave"], "does not go with --on-lost=leave"),
     (["--allreduce", "ring"], "--dense allreduce only"),
     (["--ring-order", "x"], "--dense allreduce only"),
     ([*GROUP, "--ring-order", "/nowhere"], "--ring-order: "),

@@ -63,8 +63,8 @@ START_TEST(defaults_are_the_documented_ones)
     ck_assert_int_eq(settings.initializer, RPS_INITIALIZER_UNIFORM);
     ck_assert_float_eq(settings.initializer_low, -0.05f);
     ck_assert_float_eq(settings.initializer_high, 0.05f);
-    ck_assert_int_eq(settings.mode, RPS_MODE_SYNC);
-    ck_assert_int_eq(settings.combine, RPS_COMBINE_SUM);
+    ck_assert_int_eq(settings.terms.mode, RPS_MODE_SYNC);
+    ck_assert_int_eq(settings.terms.combine, RPS_COMBINE_SUM);
     ck_assert_uint_eq(settings.replicas, 1);
     ck_assert(settings.is_chief && !settings.restore && !settings.has_test);
     rps_options_finish(&options);
@@ -125,6 +125,15 @@ static const struct refusal refusals[] = {
         {synthetic, {"--sparse-init=constant:1e99", NULL}, "constant:V"},
         {synthetic, {"--mode=async", "--combine=mean", NULL},
                 "--combine=mean does not go with --mode=async"},
+        {synthetic, {"--mode=bounded:2", "--combine=mean", NULL},
+                "--combine=mean does not go with --mode=bounded:2"},
+        {synthetic, {"--mode=bounded", NULL}, "bounded:S, S from 0"},
+        {synthetic, {"--mode=bounded:1000001", NULL}, "S from 0 to 1000000"},
+        {synthetic, {"--mode=bounded:-1", NULL}, "bounded:S, S from 0"},
+        {synthetic, {"--mode=async", "--backup-workers=1", NULL},
+                "--backup-workers=1 does not go with --mode=async"},
+        {synthetic, {"--backup-workers=1", NULL},
+                "--backup-workers=1 of 1 replicas"},
         {synthetic, {"--restore=0", NULL}, "--restore=0"},
         {synthetic, {"--eval-data=", NULL}, "--eval-data has an empty value"},
         {synthetic, {"--init-from=", NULL}, "--init-from has an empty value"},
