@@ -69,6 +69,7 @@
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_delay, SECONDS, "2", "s", "0..3600", "how long new connections are still served after SIGTERM; on the loopback 0, if it is not given") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_timeout, SECONDS, "25", "s", "0..86400", "longest time from SIGTERM to exit") \
   X(RPS_SCOPE_TRAIN, model, CHOICE, "dlrm", "", "dlrm|little_demo", "what to train") \
+  X(RPS_SCOPE_TRAIN, model_config, STRING, "", "", "", "JSON file that describes the model: its tables, layers and optimizers (docs/TRAINING.md)") \
   X(RPS_SCOPE_TRAIN, data, STRING, "", "", "", "criteo:PATH, ml-100k:DIR, libfm:PATH, feasign:PATH or synthetic:k=v,...") \
   X(RPS_SCOPE_TRAIN, eval_data, STRING, "", "", "", "data of the evaluation, as --data") \
   X(RPS_SCOPE_TRAIN, train_rows, U64, "0", "rows", "", "rows that train, the rest is test; 0: all train") \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/worker/bags.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,11 @@ rps_bags_init(struct rps_bags *bags, const struct rps_model_table *table)
 {
     memset(bags, 0, sizeof(*bags));
     bags->table = *table;
+    bags->in_order = true;
+    for (uint32_t i = 0; i < table->bag_starts[table->bags]; i++) {
+        bags->in_order =
+                bags->in_order && table->fields[i] == table->fields[0] + i;
+    }
 }
 
 static void
@@ -80,15 +86,86 @@ static size_t
 count_keys(const struct rps_bags *bags, const struct rps_batch *batch)
 {
     const struct rps_model_table *table = &bags->table;
+    const uint32_t field_count = table->bag_starts[table->bags];
     size_t count = 0;
 
     for (size_t r = 0; r < batch->rows; r++) {
-        const uint32_t *at =
-                batch->offsets + r * batch->shape.fields + table->field;
+        const uint32_t *at = batch->offsets + r * batch->shape.fields;
 
-        count += at[table->bags * table->bag_fields] - at[0];
+        if (bags->in_order) {
+            at += table->fields[0];
+            count += at[field_count] - at[0];
+            continue;
+        }
+        for (uint32_t i = 0; i < field_count; i++) {
+            const uint32_t field = table->fields[i];
+
+            count += at[field + 1] - at[field];
+        }
     }
     return count;
+}
+
+/* A row whose bags' keys stand side by side. Returns where they end. */
+static size_t
+take_row(struct rps_bags *bags, const struct rps_batch *batch, size_t row,
+        size_t n)
+{
+    const struct rps_model_table *table = &bags->table;
+    const uint32_t *at =
+            batch->offsets + row * batch->shape.fields + table->fields[0];
+    uint32_t *offset = bags->offsets + row * table->bags;
+    const uint32_t first = at[0], base = (uint32_t)n - first;
+    uint32_t begin = first;
+
+    for (uint32_t b = 1; b <= table->bags; b++) {
+        const uint32_t end = at[table->bag_starts[b]];
+
+        bags->one_each = bags->one_each && end - begin == 1;
+        bags->divides = bags->divides || end - begin > 1;
+        offset[b] = base + end;
+        begin = end;
+    }
+    memcpy(bags->keys + n, batch->keys + first,
+            (begin - first) * sizeof(*bags->keys));
+    return n + (begin - first);
+}
+
+/* The keys of one bag, from place n on. Returns where they end. */
+static size_t
+take_bag(struct rps_bags *bags, const struct rps_batch *batch, size_t row,
+        uint32_t bag, size_t n)
+{
+    const struct rps_model_table *table = &bags->table;
+    const uint32_t *at = batch->offsets + row * batch->shape.fields;
+
+    for (uint32_t i = table->bag_starts[bag]; i < table->bag_starts[bag + 1];
+            i++) {
+        const uint32_t field = table->fields[i];
+
+        for (uint32_t k = at[field]; k < at[field + 1]; k++) {
+            bags->keys[n++] = batch->keys[k];
+        }
+    }
+    return n;
+}
+
+/* A row's keys from place n on, bag by bag. Returns where they end. */
+static size_t
+take_bags(struct rps_bags *bags, const struct rps_batch *batch, size_t row,
+        size_t n)
+{
+    uint32_t *offset = bags->offsets + row * bags->table.bags;
+
+    for (uint32_t b = 0; b < bags->table.bags; b++) {
+        const size_t end = take_bag(bags, batch, row, b, n);
+
+        bags->one_each = bags->one_each && end - n == 1;
+        bags->divides = bags->divides || end - n > 1;
+        offset[b + 1] = (uint32_t)end;
+        n = end;
+    }
+    return n;
 }
 
 rps_status
@@ -96,33 +173,46 @@ rps_bags_take(struct rps_bags *bags, const struct rps_batch *batch,
         struct rps_error *error)
 {
     const struct rps_model_table *table = &bags->table;
-    uint32_t *offset;
     size_t n = 0;
 
     bags->bag_count = batch->rows * table->bags;
     bags->key_count = count_keys(bags, batch);
     bags->one_each = bags->key_count == bags->bag_count;
+    bags->divides = false;
     if (!reserve_bags(bags, bags->bag_count) ||
             !reserve_keys(bags, bags->key_count)) {
         return rps_fail(error, RPS_E_NOMEM, "no memory for a batch's keys");
     }
-    offset = bags->offsets;
-    *offset++ = 0;
+    bags->offsets[0] = 0;
     for (size_t r = 0; r < batch->rows; r++) {
-        const uint32_t *at =
-                batch->offsets + r * batch->shape.fields + table->field;
+        n = bags->in_order ? take_row(bags, batch, r, n)
+                           : take_bags(bags, batch, r, n);
+    }
+    bags->divides = bags->divides && table->pooling != RPS_POOLING_SUM;
+    return RPS_OK;
+}
 
-        for (uint32_t b = 0; b < table->bags; b++, at += table->bag_fields) {
-            size_t length = at[table->bag_fields] - at[0];
+/* What a bag of n > 0 keys is divided by. */
+static float
+divisor(const struct rps_bags *bags, uint32_t n)
+{
+    return bags->table.pooling == RPS_POOLING_MEAN ? (float)n : sqrtf((float)n);
+}
 
-            memcpy(bags->keys + n, batch->keys + at[0],
-                    length * sizeof(*bags->keys));
-            n += length;
-            *offset++ = (uint32_t)n;
-            bags->one_each = bags->one_each && length == 1;
+/* Divide each bag's row by what its number of keys asks. */
+static void
+divide_bags(const struct rps_bags *bags, float *rows)
+{
+    const size_t dim = bags->table.dim;
+
+    for (size_t b = 0; b < bags->bag_count; b++) {
+        const uint32_t n = bags->offsets[b + 1] - bags->offsets[b];
+        const float by = n > 1 ? divisor(bags, n) : 1.0f;
+
+        for (size_t k = 0; n > 1 && k < dim; k++) {
+            rows[b * dim + k] /= by;
         }
     }
-    return RPS_OK;
 }
 
 const float *
@@ -145,6 +235,9 @@ rps_bags_pool(struct rps_bags *bags)
             }
         }
     }
+    if (bags->divides) {
+        divide_bags(bags, bags->pooled);
+    }
     return bags->pooled;
 }
 
@@ -161,6 +254,9 @@ rps_bags_spread(struct rps_bags *bags)
 
     if (bags->one_each) {
         return bags->pooled_gradients;
+    }
+    if (bags->divides) {
+        divide_bags(bags, bags->pooled_gradients);
     }
     for (size_t b = 0; b < bags->bag_count; b++) {
         const float *gradient = bags->pooled_gradients + b * dim;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A batch's keys of one sparse table: fetched a row a key, summed to a row
+ * A batch's keys of one sparse table: fetched a row a key, pooled to a row
  * a bag for the model, and its gradients spread back a row a key. Bags are
- * summed here, in the order of their tokens, and not at the servers: so no
- * bit depends on the number of servers.
+ * pooled here, in the order of their tokens, and not at the servers: so no
+ * bit depends on the number of servers. A bag of n tokens, repeated ones
+ * counted each time, is their rows' sum, for mean divided by n, for sqrtn by
+ * sqrt(n), and so is what each of its tokens gets of the bag's gradient: the
+ * same divisions as librecps has. A bag without tokens is zeros.
  */
 #ifndef RPS_WORKER_BAGS_H
 #define RPS_WORKER_BAGS_H
@@ -15,9 +18,11 @@
 
 struct rps_bags {
     struct rps_model_table table;
+    bool in_order; /* its fields stand side by side in the data */
     size_t bag_count;
     size_t key_count;
     bool one_each; /* every bag has one key: rows are the bags */
+    bool divides;  /* mean or sqrtn, and a bag has several keys */
     size_t bag_capacity;
     size_t key_capacity;
     uint64_t *keys;          /* [key_count] */
@@ -35,7 +40,7 @@ void rps_bags_finish(struct rps_bags *bags);
 rps_status rps_bags_take(struct rps_bags *bags, const struct rps_batch *batch,
         struct rps_error *error);
 
-/** Sum the fetched rows. Returns [bag_count][dim]. */
+/** Pool the fetched rows. Returns [bag_count][dim]. */
 const float *rps_bags_pool(struct rps_bags *bags);
 
 /** Where the model writes its gradients. [bag_count][dim] */

@@ -38,17 +38,18 @@ void
 rps_dense_spec(rps_table_spec *spec, const struct rps_variable *variable,
         const struct rps_settings *settings)
 {
-    rps_table_spec_init(spec, variable->name, RPS_DENSE_ROW_FLOATS,
-            settings->dense.optimizer);
+    rps_table_spec named;
+
+    rps_table_spec_init(&named, variable->name, RPS_DENSE_ROW_FLOATS,
+            settings->model.dense.optimizer);
+    *spec = settings->model.dense;
+    memcpy(spec->name, named.name, sizeof(spec->name));
+    spec->dim = RPS_DENSE_ROW_FLOATS;
     spec->dense_elements = variable->elements;
     spec->seed = settings->options->seed;
     spec->initializer = RPS_INITIALIZER_ZEROS;
     spec->initializer_low = 0.0f;
     spec->initializer_high = 0.0f;
-    spec->learning_rate = (float)settings->dense.learning_rate;
-    if (rps_rule_accumulates(&settings->dense)) {
-        spec->initial_accumulator = settings->dense.accumulator;
-    }
 }
 
 rps_status

@@ -1,70 +1,132 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DLRM: b = bottom MLP of the dense features; T = [b, one embedding a
- * field]; Z = the dots of every pair i > j of T, row by row; the answer is
- * the top MLP of [b, Z]. Without dense features b is a learned constant:
- * the bottom MLP's first layer is its bias alone.
+ * DLRM: b = bottom MLP of the dense features; T = b and one vector a bag, in
+ * the order of the tables and their bags; Z = the dots of every pair i > j of
+ * T, row by row; the answer is the top MLP of [b, Z]. Without dense features
+ * b is a learned constant: the bottom MLP's first layer is its bias alone.
+ *
+ * Dots need vectors of one width. Rows of another are multiplied by a matrix
+ * of their table, without a bias: the mixed dimensions of Ginart et al.
+ * (2019), as in the published DLRM code.
  */
+#include "client/worker/dots.h"
 #include "client/worker/mlp.h"
 
+#include <cblas.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/** Of a table whose dim is not the vectors' width. */
+struct projection {
+    const struct rps_variable *weight; /* [width][dim]; NULL: none */
+    float *output;                     /* [tile][bags][width] */
+    float *gradient;                   /* the same; padding: zeros */
+    float *back;                       /* [tile][bags][dim] */
+};
 
 struct dlrm {
     struct rps_mlp bottom;
     struct rps_mlp top;
-    uint32_t vectors; /* fields + 1 */
-    uint32_t dim;
-    uint32_t top_in;            /* dim + vectors (vectors - 1) / 2 */
-    float *top_input;           /* [tile][top_in] */
-    float *top_gradient;        /* [tile][top_in] */
-    float *columns;             /* [dim][vectors]: T of one row, transposed */
-    float *dots;                /* [vectors]: one row of Z */
-    float *vectors_gradient;    /* [vectors][dim] */
-    const float *bottom_output; /* of the tile in hand */
+    struct projection projections[RPS_MODEL_TABLES_MAX];
+    struct rps_dots dots;        /* the best set */
+    struct rps_dots_shape shape; /* n vectors a sample: b and its bags */
+    uint32_t top_in;             /* width + n (n - 1) / 2 */
+    float *top_input;            /* [tile][top_in], LANES more: dots.h */
+    float *top_gradient;         /* [tile][top_in] */
+    float *vectors;              /* [n][stride]: T of one row */
+    float *columns;              /* [stride][room]: the same, transposed */
+    float *vectors_gradient;     /* [n][stride] */
+    const float *bottom_output;  /* of the tile in hand */
 };
 
-static const float *
-vector_at(const struct dlrm *dlrm, const struct rps_model_input *tile,
-        size_t row, uint32_t index)
+/* Y = X W^T for all bags of a tile. */
+static void
+project(const struct projection *projection,
+        const struct rps_model_table *table, uint32_t width,
+        const float *pooled)
 {
-    if (index == 0) {
-        return dlrm->bottom_output + row * dlrm->dim;
-    }
-    return tile->pooled[0] +
-           (row * (dlrm->vectors - 1) + (index - 1)) * dlrm->dim;
+    const blasint rows = (blasint)(RPS_MODEL_TILE * table->bags);
+    const blasint dim = (blasint)table->dim;
+
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, (blasint)width,
+            dim, 1.0f, pooled, dim, projection->weight->values, dim, 0.0f,
+            projection->output, (blasint)width);
 }
 
-/* Dots as sums of scaled columns: every dot adds its products in the order
- * of the columns, and the inner loop runs over dots, which a compiler can
- * put side by side without changing a bit. */
+/* dW += dY^T X, dX = dY W. */
 static void
-row_dots(struct dlrm *dlrm, const struct rps_model_input *tile, size_t row,
-        float *z)
+project_backward(const struct projection *projection,
+        const struct rps_model_table *table, uint32_t width,
+        const struct rps_model_input *tile, size_t t)
 {
-    const uint32_t n = dlrm->vectors, dim = dlrm->dim;
+    const blasint rows = (blasint)(RPS_MODEL_TILE * table->bags);
+    const blasint dim = (blasint)table->dim, out = (blasint)width;
 
-    for (uint32_t i = 0; i < n; i++) {
-        const float *vector = vector_at(dlrm, tile, row, i);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, out, dim, rows, 1.0f,
+            projection->gradient, out, tile->pooled[t], dim, 1.0f,
+            projection->weight->gradients, dim);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, dim, out, 1.0f,
+            projection->gradient, out, projection->weight->values, dim, 0.0f,
+            projection->back, dim);
+    memcpy(tile->pooled_gradients[t], projection->back,
+            tile->rows * rps_model_pooled_floats(table) * sizeof(float));
+}
 
-        for (uint32_t k = 0; k < dim; k++) {
-            dlrm->columns[(size_t)k * n + i] = vector[k];
-        }
+/* Rows of `width` floats from one stride to another. */
+static void
+copy_rows(float *to, size_t to_stride, const float *from, size_t from_stride,
+        uint32_t rows, uint32_t width)
+{
+    if (to_stride == width && from_stride == width) {
+        memcpy(to, from, (size_t)rows * width * sizeof(float));
+        return;
     }
-    for (uint32_t i = 1; i < n; i++) {
-        const float *vector = vector_at(dlrm, tile, row, i);
+    for (uint32_t i = 0; i < rows; i++) {
+        memcpy(to + i * to_stride, from + i * from_stride,
+                width * sizeof(float));
+    }
+}
 
-        memset(dlrm->dots, 0, i * sizeof(float));
-        for (uint32_t k = 0; k < dim; k++) {
-            const float *column = dlrm->columns + (size_t)k * n;
-            const float factor = vector[k];
+/* T of one row. */
+static void
+gather_vectors(const struct rps_model *model, struct dlrm *dlrm,
+        const struct rps_model_input *tile, size_t row)
+{
+    const uint32_t width = dlrm->shape.width;
+    float *to = dlrm->vectors;
 
-            for (uint32_t j = 0; j < i; j++) {
-                dlrm->dots[j] += factor * column[j];
-            }
-        }
-        memcpy(z, dlrm->dots, i * sizeof(float));
-        z += i;
+    memcpy(to, dlrm->bottom_output + row * width, width * sizeof(float));
+    to += dlrm->shape.stride;
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        const struct projection *projection = &dlrm->projections[t];
+        const uint32_t bags = model->tables[t].bags;
+        const float *from = projection->weight != NULL ? projection->output
+                                                       : tile->pooled[t];
+
+        copy_rows(to, dlrm->shape.stride, from + row * bags * width, width,
+                bags, width);
+        to += (size_t)bags * dlrm->shape.stride;
+    }
+}
+
+/* dT of one row, but b's, to where each table's gradients are. */
+static void
+scatter_vectors(const struct rps_model *model, const struct dlrm *dlrm,
+        const struct rps_model_input *tile, size_t row)
+{
+    const uint32_t width = dlrm->shape.width;
+    const float *from = dlrm->vectors_gradient + dlrm->shape.stride;
+
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        const struct projection *projection = &dlrm->projections[t];
+        const uint32_t bags = model->tables[t].bags;
+        float *to = projection->weight != NULL ? projection->gradient
+                                               : tile->pooled_gradients[t];
+
+        copy_rows(to + row * bags * width, width, from, dlrm->shape.stride,
+                bags, width);
+        from += (size_t)bags * dlrm->shape.stride;
     }
 }
 
@@ -73,41 +135,38 @@ dlrm_forward(struct rps_model *model, const struct rps_model_input *tile,
         float *logits)
 {
     struct dlrm *dlrm = model->state;
+    const uint32_t width = dlrm->shape.width;
     const float *answer;
 
     dlrm->bottom_output = rps_mlp_forward(&dlrm->bottom, tile->dense);
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        if (dlrm->projections[t].weight != NULL) {
+            project(&dlrm->projections[t], &model->tables[t], width,
+                    tile->pooled[t]);
+        }
+    }
     for (size_t r = 0; r < RPS_MODEL_TILE; r++) {
         float *input = dlrm->top_input + r * dlrm->top_in;
 
-        memcpy(input, dlrm->bottom_output + r * dlrm->dim,
-                dlrm->dim * sizeof(float));
-        row_dots(dlrm, tile, r, input + dlrm->dim);
+        gather_vectors(model, dlrm, tile, r);
+        memcpy(input, dlrm->vectors, width * sizeof(float));
+        dlrm->dots.forward(
+                &dlrm->shape, dlrm->vectors, dlrm->columns, input + width);
     }
     answer = rps_mlp_forward(&dlrm->top, dlrm->top_input);
     memcpy(logits, answer, RPS_MODEL_TILE * sizeof(float));
 }
 
-/* dT of one row: each dot (i, j) gives j's vector to i and i's to j. */
+/* The padding of a short tile adds nothing to a projection's gradient. */
 static void
-row_dots_backward(struct dlrm *dlrm, const struct rps_model_input *tile,
-        size_t row, const float *dz)
+clear_padding(const struct rps_model *model, struct dlrm *dlrm, size_t rows)
 {
-    const uint32_t n = dlrm->vectors, dim = dlrm->dim;
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        const size_t floats = model->tables[t].bags * (size_t)dlrm->shape.width;
 
-    memset(dlrm->vectors_gradient, 0, (size_t)n * dim * sizeof(float));
-    for (uint32_t i = 1; i < n; i++) {
-        const float *vector = vector_at(dlrm, tile, row, i);
-        float *gradient = dlrm->vectors_gradient + (size_t)i * dim;
-
-        for (uint32_t j = 0; j < i; j++) {
-            const float *other = vector_at(dlrm, tile, row, j);
-            float *back = dlrm->vectors_gradient + (size_t)j * dim;
-            const float factor = *dz++;
-
-            for (uint32_t k = 0; k < dim; k++) {
-                gradient[k] += factor * other[k];
-                back[k] += factor * vector[k];
-            }
+        if (dlrm->projections[t].weight != NULL) {
+            memset(dlrm->projections[t].gradient + rows * floats, 0,
+                    (RPS_MODEL_TILE - rows) * floats * sizeof(float));
         }
     }
 }
@@ -117,24 +176,31 @@ dlrm_backward(struct rps_model *model, const struct rps_model_input *tile,
         const float *logit_gradients)
 {
     struct dlrm *dlrm = model->state;
-    const size_t field_floats = (size_t)(dlrm->vectors - 1) * dlrm->dim;
+    const uint32_t width = dlrm->shape.width;
     float *bottom_gradient = rps_mlp_output_gradient(&dlrm->bottom);
 
     memcpy(rps_mlp_output_gradient(&dlrm->top), logit_gradients,
             RPS_MODEL_TILE * sizeof(float));
     rps_mlp_backward(&dlrm->top, dlrm->top_input, dlrm->top_gradient);
-    memset(bottom_gradient, 0, RPS_MODEL_TILE * dlrm->dim * sizeof(float));
+    memset(bottom_gradient, 0, RPS_MODEL_TILE * width * sizeof(float));
+    clear_padding(model, dlrm, tile->rows);
     for (size_t r = 0; r < tile->rows; r++) {
         const float *gradient = dlrm->top_gradient + r * dlrm->top_in;
-        float *b = bottom_gradient + r * dlrm->dim;
+        float *b = bottom_gradient + r * width;
 
-        row_dots_backward(dlrm, tile, r, gradient + dlrm->dim);
-        for (uint32_t k = 0; k < dlrm->dim; k++) {
+        gather_vectors(model, dlrm, tile, r);
+        dlrm->dots.backward(&dlrm->shape, dlrm->vectors, gradient + width,
+                dlrm->vectors_gradient);
+        for (uint32_t k = 0; k < width; k++) {
             b[k] = gradient[k] + dlrm->vectors_gradient[k];
         }
-        memcpy(tile->pooled_gradients[0] + r * field_floats,
-                dlrm->vectors_gradient + dlrm->dim,
-                field_floats * sizeof(float));
+        scatter_vectors(model, dlrm, tile, r);
+    }
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        if (dlrm->projections[t].weight != NULL) {
+            project_backward(
+                    &dlrm->projections[t], &model->tables[t], width, tile, t);
+        }
     }
     rps_mlp_backward(&dlrm->bottom, tile->dense, NULL);
 }
@@ -147,12 +213,17 @@ dlrm_destroy(struct rps_model *model)
     if (dlrm == NULL) {
         return;
     }
+    for (uint32_t t = 0; t < RPS_MODEL_TABLES_MAX; t++) {
+        free(dlrm->projections[t].output);
+        free(dlrm->projections[t].gradient);
+        free(dlrm->projections[t].back);
+    }
     rps_mlp_finish(&dlrm->bottom);
     rps_mlp_finish(&dlrm->top);
     free(dlrm->top_input);
     free(dlrm->top_gradient);
+    free(dlrm->vectors);
     free(dlrm->columns);
-    free(dlrm->dots);
     free(dlrm->vectors_gradient);
     free(dlrm);
 }
@@ -164,81 +235,127 @@ static const struct rps_model_ops dlrm_ops = {
 };
 
 static rps_status
-dlrm_init(struct rps_model *model, struct rps_error *error)
+projection_init(struct projection *projection, struct rps_model *model,
+        const struct rps_model_table *table, uint32_t width,
+        struct rps_error *error)
 {
-    const struct rps_model_shape *shape = &model->shape;
-    struct dlrm *dlrm = model->state;
-    const uint32_t n = shape->fields + 1;
+    const size_t bags = (size_t)RPS_MODEL_TILE * table->bags;
+    char name[RPS_VARIABLE_NAME_BYTES];
+    struct rps_variable *weight;
+    int length;
     rps_status status;
 
-    dlrm->vectors = n;
-    dlrm->dim = shape->emb_dim;
-    dlrm->top_in = shape->emb_dim + n * (n - 1) / 2;
-    dlrm->top_input =
-            calloc((size_t)RPS_MODEL_TILE * dlrm->top_in, sizeof(float));
-    dlrm->top_gradient =
-            calloc((size_t)RPS_MODEL_TILE * dlrm->top_in, sizeof(float));
-    dlrm->columns = calloc((size_t)n * dlrm->dim, sizeof(float));
-    dlrm->dots = calloc(n, sizeof(float));
-    dlrm->vectors_gradient = calloc((size_t)n * dlrm->dim, sizeof(float));
-    if (dlrm->top_input == NULL || dlrm->top_gradient == NULL ||
-            dlrm->columns == NULL || dlrm->dots == NULL ||
-            dlrm->vectors_gradient == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
+    if (table->dim == width) {
+        return RPS_OK;
     }
-    status = rps_mlp_init(&dlrm->bottom, model, "bot", shape->dense,
-            shape->bottom, shape->bottom_count, true, error);
+    length = snprintf(name, sizeof(name), "proj.%s.weight", table->name);
+    if (length < 0 || (size_t)length >= sizeof(name)) {
+        return rps_fail(error, RPS_E_INVAL,
+                "table %s: its name is too long for that of its projection, "
+                "proj.NAME.weight: at most %u characters",
+                table->name, (unsigned)(sizeof(name) - sizeof("proj..weight")));
+    }
+    /* no ReLU follows: Glorot's bound, +-sqrt(6 / (in + out)) */
+    status = rps_model_add_variable(
+            model, name, width, table->dim, width + table->dim, &weight, error);
     if (status != RPS_OK) {
         return status;
     }
-    return rps_mlp_init(&dlrm->top, model, "top", dlrm->top_in, shape->top,
-            shape->top_count, false, error);
+    projection->weight = weight;
+    projection->output = calloc(bags * width, sizeof(float));
+    projection->gradient = calloc(bags * width, sizeof(float));
+    projection->back = calloc(bags * table->dim, sizeof(float));
+    if (projection->output == NULL || projection->gradient == NULL ||
+            projection->back == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
+    }
+    return RPS_OK;
+}
+
+static uint32_t
+last_of(const struct rps_model_layers *layers)
+{
+    return layers->widths[layers->count - 1];
+}
+
+static uint64_t
+vector_count(const struct rps_model_shape *shape)
+{
+    uint64_t n = 1;
+
+    for (uint32_t t = 0; t < shape->table_count; t++) {
+        n += shape->tables[t].bags;
+    }
+    return n;
 }
 
 static rps_status
-shape_check(const struct rps_model_shape *shape, struct rps_error *error)
+allocate(struct dlrm *dlrm, struct rps_error *error)
 {
-    const uint64_t n = (uint64_t)shape->fields + 1;
+    const struct rps_dots_shape *shape = &dlrm->shape;
+    const size_t cells = (size_t)RPS_MODEL_TILE * dlrm->top_in;
+    const size_t vectors = (size_t)shape->n * shape->stride;
 
-    if (shape->fields == 0) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--model dlrm: the data has no sparse field to embed");
-    }
-    if (n * (n - 1) / 2 + shape->emb_dim > RPS_MODEL_WIDTH_MAX) {
-        return rps_fail(error, RPS_E_LIMIT,
-                "--model dlrm: %u fields make %llu pairs; the top MLP takes "
-                "at most %u inputs",
-                shape->fields, (unsigned long long)(n * (n - 1) / 2),
-                RPS_MODEL_WIDTH_MAX);
+    dlrm->top_input = calloc(cells + RPS_DOTS_LANES, sizeof(float));
+    dlrm->top_gradient = calloc(cells, sizeof(float));
+    dlrm->vectors = calloc(vectors, sizeof(float));
+    dlrm->columns = calloc((size_t)shape->stride * shape->room, sizeof(float));
+    dlrm->vectors_gradient = calloc(vectors, sizeof(float));
+    if (dlrm->top_input == NULL || dlrm->top_gradient == NULL ||
+            dlrm->vectors == NULL || dlrm->columns == NULL ||
+            dlrm->vectors_gradient == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
     }
     return RPS_OK;
+}
+
+static rps_status
+dlrm_init(struct rps_model *model, struct rps_error *error)
+{
+    const struct rps_model_shape *shape = &model->shape;
+    const uint32_t width = last_of(&shape->bottom);
+    struct dlrm *dlrm = model->state;
+    struct rps_dots sets[3];
+    uint32_t n = 1;
+    rps_status status;
+
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        n += model->tables[t].bags;
+    }
+    dlrm->dots = sets[rps_dots_sets(sets) - 1];
+    dlrm->shape = rps_dots_shape_of(n, width);
+    dlrm->top_in = width + n * (n - 1) / 2;
+    status = allocate(dlrm, error);
+    if (status == RPS_OK) {
+        status = rps_mlp_init(&dlrm->bottom, model, "bot", shape->dense,
+                &shape->bottom, true, error);
+    }
+    for (uint32_t t = 0; t < model->table_count && status == RPS_OK; t++) {
+        status = projection_init(
+                &dlrm->projections[t], model, &model->tables[t], width, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_mlp_init(&dlrm->top, model, "top", dlrm->top_in,
+                &shape->top, false, error);
+    }
+    return status;
 }
 
 rps_status
 rps_dlrm_create(struct rps_model **model_out,
         const struct rps_model_shape *shape, struct rps_error *error)
 {
-    struct rps_model *model;
-    rps_status status;
+    const uint64_t n = vector_count(shape), pairs = n * (n - 1) / 2;
 
     *model_out = NULL;
-    status = shape_check(shape, error);
-    if (status != RPS_OK) {
-        return status;
+    if (n > RPS_MODEL_WIDTH_MAX ||
+            pairs + last_of(&shape->bottom) > RPS_MODEL_WIDTH_MAX) {
+        return rps_fail(error, RPS_E_LIMIT,
+                "--model dlrm: %llu bags make %llu pairs; the top MLP takes "
+                "at most %u inputs",
+                (unsigned long long)n - 1, (unsigned long long)pairs,
+                RPS_MODEL_WIDTH_MAX);
     }
-    model = calloc(1, sizeof(*model));
-    if (model == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
-    }
-    model->shape = *shape;
-    model->labels = 1;
-    model->table_count = 1;
-    model->tables[0] = (struct rps_model_table){.name = "emb",
-            .dim = shape->emb_dim,
-            .field = 0,
-            .bags = shape->fields,
-            .bag_fields = 1};
-    model->ops = &dlrm_ops;
-    return rps_model_build(
-            model, sizeof(struct dlrm), dlrm_init, model_out, error);
+    return rps_model_build(model_out, &dlrm_ops, shape, 1, sizeof(struct dlrm),
+            dlrm_init, error);
 }

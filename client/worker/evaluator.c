@@ -16,6 +16,9 @@
 #include <unistd.h>
 
 #define POLL_MS 500
+/* A job's end and a lost server look alike from here. A server that stays away
+ * for so long, where clients that train wait for longer, has ended. */
+#define AWAY_MS 3000u
 
 struct evaluator {
     struct rps_run *run; /* its client is the embedded one */
@@ -117,6 +120,9 @@ open_job(struct evaluator *evaluator)
     rps_status status;
 
     rps_run_client_options(run, &client);
+    if (client.reconnect_timeout_ms > AWAY_MS) {
+        client.reconnect_timeout_ms = AWAY_MS;
+    }
     rps_stop_waits(true);
     status = rps_client_open(&evaluator->job, &client);
     rps_stop_waits(false);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * --init-from DIR: start weights of another program. A .npy a dense
- * variable, emb.weight.npy for the embedding, keys.tsv to say which row of
- * it belongs to which field and token. Only keys of training rows are
- * assigned: another program's table has rows for keys that training never
- * sees, and here such keys are absent (zeros at evaluation).
+ * variable, TABLE.weight.npy for a sparse table, and a file that says which
+ * row of it belongs to which field and token: keys.tsv, or TABLE.keys.tsv
+ * where there are several tables. Only keys of training rows are assigned:
+ * another program's table has rows for keys that training never sees, and
+ * here such keys are absent (zeros at evaluation).
  */
 #include "base/file.h"
 #include "base/hash.h"
@@ -113,22 +114,41 @@ set_finish(struct key_set *set)
     free(set->marks);
 }
 
-/* Keys of every training row, those of dropped partial batches included. */
-static rps_status
-collect_keys(struct rps_run *run, struct key_set *set)
+/* A row's keys that go to one table. */
+static bool
+add_row(struct key_set *set, const struct rps_model_table *table,
+        const struct rps_row *row)
 {
-    const uint32_t fields = rps_dataset_shape_of(run->data).fields;
+    const uint32_t count = table->bag_starts[table->bags];
+
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t field = table->fields[i];
+
+        for (uint32_t k = row->offsets[field]; k < row->offsets[field + 1];
+                k++) {
+            if (!set_add(set, row->keys[k])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* A table's keys in every training row, those of dropped partial batches
+ * included. */
+static rps_status
+collect_keys(struct rps_run *run, const struct rps_model_table *table,
+        struct key_set *set)
+{
     rps_status status = rps_dataset_rewind(run->data, &run->error);
 
     for (uint64_t r = 0; r < run->train_rows && status == RPS_OK; r++) {
         struct rps_row row;
 
         status = rps_dataset_next(run->data, &row, &run->error);
-        for (uint32_t k = 0; status == RPS_OK && k < row.offsets[fields]; k++) {
-            if (!set_add(set, row.keys[k])) {
-                status = rps_fail(&run->error, RPS_E_NOMEM,
-                        "no memory for the keys of the training rows");
-            }
+        if (status == RPS_OK && !add_row(set, table, &row)) {
+            status = rps_fail(&run->error, RPS_E_NOMEM,
+                    "no memory for the keys of the training rows");
         }
     }
     run->data_failed = status != RPS_OK;
@@ -226,6 +246,7 @@ read_variable(struct rps_run *run, struct rps_variable *variable)
 /* Rows on their way to the servers. */
 struct assigner {
     struct rps_run *run;
+    uint32_t table; /* of the model */
     const struct array *weights;
     struct key_set *set;
     uint8_t *named; /* [rows of weights]: a line named it */
@@ -242,7 +263,7 @@ assigner_flush(struct assigner *assigner)
 {
     struct rps_run *run = assigner->run;
     rps_assign assign = {
-            .table = run->tables.sparse[0],
+            .table = run->tables.sparse[assigner->table],
             .keys = assigner->keys,
             .key_count = assigner->count,
             .rows = assigner->rows,
@@ -283,11 +304,25 @@ assigner_add(struct assigner *assigner, uint64_t key, uint64_t row)
                                               : RPS_OK;
 }
 
+static bool
+table_has(const struct rps_model_table *table, uint64_t field)
+{
+    const uint32_t count = table->bag_starts[table->bags];
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (table->fields[i] == field) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* "row TAB field TAB token"; the line is cut up. */
 static rps_status
 assign_line(struct assigner *assigner, char *line)
 {
     struct rps_run *run = assigner->run;
+    const struct rps_model_table *table = &run->model->tables[assigner->table];
     char *field = strchr(line, '\t');
     char *token = field != NULL ? strchr(field + 1, '\t') : NULL;
     uint64_t row, field_index, key;
@@ -301,7 +336,7 @@ assign_line(struct assigner *assigner, char *line)
     *token++ = '\0';
     if (!rps_parse_u64(line, &row) || row >= assigner->weights->npy.shape[0]) {
         return rps_fail(&run->error, RPS_E_INVAL,
-                "row %s is not one of emb.weight's %llu", line,
+                "row %s is not one of %s.weight's %llu", line, table->name,
                 (unsigned long long)assigner->weights->npy.shape[0]);
     }
     if (!rps_parse_u64(field, &field_index) ||
@@ -310,9 +345,14 @@ assign_line(struct assigner *assigner, char *line)
                 "field %s is not one of the data's %u", field,
                 run->model->shape.fields);
     }
+    if (!table_has(table, field_index)) {
+        return rps_fail(&run->error, RPS_E_INVAL,
+                "field %s does not go to table %s", field, table->name);
+    }
     if (assigner->named[row] != 0) {
         return rps_fail(&run->error, RPS_E_INVAL,
-                "row %s of emb.weight was on an earlier line, too", line);
+                "row %s of %s.weight was on an earlier line, too", line,
+                table->name);
     }
     assigner->named[row] = 1;
     status = rps_dataset_key(
@@ -330,10 +370,11 @@ check_all_named(
     for (uint64_t row = 0; row < rows; row++) {
         if (assigner->named[row] == 0) {
             return rps_fail(&assigner->run->error, RPS_E_INVAL,
-                    "--init-from: %s: row %llu of emb.weight's %llu is on "
+                    "--init-from: %s: row %llu of %s.weight's %llu is on "
                     "none of its %llu lines: is the file cut off?",
-                    path, (unsigned long long)row, (unsigned long long)rows,
-                    (unsigned long long)lines);
+                    path, (unsigned long long)row,
+                    assigner->run->model->tables[assigner->table].name,
+                    (unsigned long long)rows, (unsigned long long)lines);
         }
     }
     return RPS_OK;
@@ -372,14 +413,29 @@ assign_lines(struct assigner *assigner, char *text, const char *path)
     return status == RPS_OK ? assigner_flush(assigner) : status;
 }
 
-static rps_status
-assign_embedding(
-        struct rps_run *run, const struct array *weights, struct key_set *set)
+/* keys.tsv, or of several tables each its own. */
+static char *
+keys_path(const struct rps_run *run, uint32_t table)
 {
-    const uint32_t dim = run->model->tables[0].dim;
-    struct assigner assigner = {
-            .run = run, .weights = weights, .set = set, .dim = dim};
-    char *path = rps_format("%s/keys.tsv", run->settings->options->init_from);
+    const char *folder = run->settings->options->init_from;
+
+    return run->model->table_count == 1
+                   ? rps_format("%s/keys.tsv", folder)
+                   : rps_format("%s/%s.keys.tsv", folder,
+                             run->model->tables[table].name);
+}
+
+static rps_status
+assign_embedding(struct rps_run *run, uint32_t table,
+        const struct array *weights, struct key_set *set)
+{
+    const uint32_t dim = run->model->tables[table].dim;
+    struct assigner assigner = {.run = run,
+            .table = table,
+            .weights = weights,
+            .set = set,
+            .dim = dim};
+    char *path = keys_path(run, table);
     char *text = NULL;
     size_t length;
     rps_status status = RPS_E_NOMEM;
@@ -398,8 +454,11 @@ assign_embedding(
     }
     if (status == RPS_OK) {
         rps_run_say(run,
-                "init-from: %llu keys assigned, %llu left out (they are in "
-                "no training row)",
+                "init-from: %s%s%llu keys assigned, %llu left out (they are "
+                "in no training row)",
+                run->model->table_count > 1 ? run->model->tables[table].name
+                                            : "",
+                run->model->table_count > 1 ? ": " : "",
                 (unsigned long long)assigner.assigned,
                 (unsigned long long)assigner.left_out);
     }
@@ -413,28 +472,34 @@ finish:
 }
 
 static rps_status
-init_embedding(struct rps_run *run)
+init_embedding(struct rps_run *run, uint32_t t)
 {
-    const uint32_t dim = run->model->tables[0].dim;
+    const struct rps_model_table *table = &run->model->tables[t];
+    char *name = rps_format("%s.weight", table->name);
     struct key_set set = {0};
-    struct array weights;
-    rps_status status = array_read(run, "emb.weight", &weights);
+    struct array weights = {0};
+    rps_status status;
 
+    if (name == NULL) {
+        return rps_fail(&run->error, RPS_E_NOMEM, "no memory for a path");
+    }
+    status = array_read(run, name, &weights);
     if (status == RPS_OK &&
-            (weights.npy.ndim != 2 || weights.npy.shape[1] != dim)) {
+            (weights.npy.ndim != 2 || weights.npy.shape[1] != table->dim)) {
         char got[96];
 
         shape_text(weights.npy.ndim, weights.npy.shape, got, sizeof(got));
         status = rps_fail(&run->error, RPS_E_INVAL,
                 "--init-from: %s is %s; the model needs rows x %u",
-                weights.path, got, dim);
+                weights.path, got, table->dim);
     }
     if (status == RPS_OK) {
-        status = collect_keys(run, &set);
+        status = collect_keys(run, table, &set);
     }
     if (status == RPS_OK) {
-        status = assign_embedding(run, &weights, &set);
+        status = assign_embedding(run, t, &weights, &set);
     }
+    free(name);
     set_finish(&set);
     array_finish(&weights);
     return status;
@@ -452,7 +517,10 @@ init_from(struct rps_run *run)
     if (status == RPS_OK) {
         status = rps_dense_assign(&run->tables.dense, run->client, &run->error);
     }
-    return status == RPS_OK ? init_embedding(run) : status;
+    for (uint32_t t = 0; t < run->model->table_count && status == RPS_OK; t++) {
+        status = init_embedding(run, t);
+    }
+    return status;
 }
 
 rps_status
@@ -464,7 +532,7 @@ rps_run_init_from(struct rps_run *run)
         rps_model_start_values(run->model, run->settings->dense_seed);
         return rps_dense_assign(&run->tables.dense, run->client, &run->error);
     }
-    assert(run->settings->model == RPS_MODEL_DLRM);
+    assert(run->settings->model.kind == RPS_MODEL_DLRM);
     status = init_from(run);
     run->data_failed = status != RPS_OK;
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guide's two-table example: the summed rows of 8 users (dim 32) and 16
- * items (dim 8), joined, through an MLP whose ReLU stands before each
+ * The guide's two-table example: the pooled rows of users and items, joined
+ * in the order of the tables, through an MLP whose ReLU stands before each
  * matrix, the first one included, to two heads. Loss: the heads' sum.
  */
 #include "client/worker/mlp.h"
@@ -9,36 +9,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define USER_DIM 32u
-#define ITEM_DIM 8u
-#define INPUT    (USER_DIM + ITEM_DIM)
-#define USER_IDS 8u
-#define ITEM_IDS 16u
-#define HEADS    2u
-#define LAYERS   4u
+#define HEADS 2u
 
-static const uint32_t trunk_widths[LAYERS] = {1024, 512, 256, 128};
-static const uint32_t head_widths[1] = {1};
+static const struct rps_model_layers head_layers = {.count = 1, .widths = {1}};
 
 struct little_demo {
     struct rps_mlp trunk;
     struct rps_mlp heads[HEADS];
-    float *input;          /* [tile][INPUT], after the ReLU */
-    float *input_gradient; /* [tile][INPUT] */
-    float *head_gradient;  /* [tile][128] */
+    uint32_t in;           /* floats of a sample's pooled rows */
+    uint32_t hidden;       /* width of the trunk's last layer */
+    float *input;          /* [tile][in], after the ReLU */
+    float *input_gradient; /* [tile][in] */
+    float *head_gradient;  /* [tile][hidden] */
 };
 
 static void
-join_relu(const struct rps_model_input *tile, float *input)
+join_relu(const struct rps_model *model, struct little_demo *demo,
+        const struct rps_model_input *tile)
 {
-    for (size_t r = 0; r < RPS_MODEL_TILE; r++) {
-        memcpy(input + r * INPUT, tile->pooled[0] + r * USER_DIM,
-                USER_DIM * sizeof(float));
-        memcpy(input + r * INPUT + USER_DIM, tile->pooled[1] + r * ITEM_DIM,
-                ITEM_DIM * sizeof(float));
+    size_t at = 0;
+
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        const size_t floats = rps_model_pooled_floats(&model->tables[t]);
+
+        for (size_t r = 0; r < RPS_MODEL_TILE; r++) {
+            memcpy(demo->input + r * demo->in + at,
+                    tile->pooled[t] + r * floats, floats * sizeof(float));
+        }
+        at += floats;
     }
-    for (size_t i = 0; i < (size_t)RPS_MODEL_TILE * INPUT; i++) {
-        input[i] = input[i] <= 0.0f ? 0.0f : input[i];
+    for (size_t i = 0; i < (size_t)RPS_MODEL_TILE * demo->in; i++) {
+        demo->input[i] = demo->input[i] <= 0.0f ? 0.0f : demo->input[i];
     }
 }
 
@@ -49,7 +50,7 @@ little_demo_forward(struct rps_model *model, const struct rps_model_input *tile,
     struct little_demo *demo = model->state;
     const float *hidden;
 
-    join_relu(tile, demo->input);
+    join_relu(model, demo, tile);
     hidden = rps_mlp_forward(&demo->trunk, demo->input);
     for (uint32_t h = 0; h < HEADS; h++) {
         memcpy(logits + (size_t)h * RPS_MODEL_TILE,
@@ -61,8 +62,9 @@ little_demo_forward(struct rps_model *model, const struct rps_model_input *tile,
 static void
 heads_backward(struct little_demo *demo, const float *logit_gradients)
 {
-    const size_t cells = (size_t)RPS_MODEL_TILE * trunk_widths[LAYERS - 1];
-    const float *hidden = demo->trunk.layers[LAYERS - 1].output;
+    const size_t cells = (size_t)RPS_MODEL_TILE * demo->hidden;
+    const float *hidden =
+            demo->trunk.layers[demo->trunk.layer_count - 1].output;
     float *sum = rps_mlp_output_gradient(&demo->trunk);
 
     memset(sum, 0, cells * sizeof(float));
@@ -83,17 +85,21 @@ little_demo_backward(struct rps_model *model,
 {
     struct little_demo *demo = model->state;
     float *dx = demo->input_gradient;
+    size_t at = 0;
 
     heads_backward(demo, logit_gradients);
     rps_mlp_backward(&demo->trunk, demo->input, dx);
-    for (size_t i = 0; i < (size_t)RPS_MODEL_TILE * INPUT; i++) {
+    for (size_t i = 0; i < (size_t)RPS_MODEL_TILE * demo->in; i++) {
         dx[i] = demo->input[i] <= 0.0f ? 0.0f : dx[i];
     }
-    for (size_t r = 0; r < tile->rows; r++) {
-        memcpy(tile->pooled_gradients[0] + r * USER_DIM, dx + r * INPUT,
-                USER_DIM * sizeof(float));
-        memcpy(tile->pooled_gradients[1] + r * ITEM_DIM,
-                dx + r * INPUT + USER_DIM, ITEM_DIM * sizeof(float));
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        const size_t floats = rps_model_pooled_floats(&model->tables[t]);
+
+        for (size_t r = 0; r < tile->rows; r++) {
+            memcpy(tile->pooled_gradients[t] + r * floats,
+                    dx + r * demo->in + at, floats * sizeof(float));
+        }
+        at += floats;
     }
 }
 
@@ -125,50 +131,48 @@ static rps_status
 little_demo_init(struct rps_model *model, struct rps_error *error)
 {
     static const char *const heads[HEADS] = {"head_0", "head_1"};
-    const uint32_t last = trunk_widths[LAYERS - 1];
+    const struct rps_model_layers *trunk = &model->shape.trunk;
     struct little_demo *demo = model->state;
     rps_status status;
 
-    demo->input = calloc((size_t)RPS_MODEL_TILE * INPUT, sizeof(float));
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        demo->in += (uint32_t)rps_model_pooled_floats(&model->tables[t]);
+    }
+    demo->hidden = trunk->widths[trunk->count - 1];
+    demo->input = calloc((size_t)RPS_MODEL_TILE * demo->in, sizeof(float));
     demo->input_gradient =
-            calloc((size_t)RPS_MODEL_TILE * INPUT, sizeof(float));
-    demo->head_gradient = calloc((size_t)RPS_MODEL_TILE * last, sizeof(float));
+            calloc((size_t)RPS_MODEL_TILE * demo->in, sizeof(float));
+    demo->head_gradient =
+            calloc((size_t)RPS_MODEL_TILE * demo->hidden, sizeof(float));
     if (demo->input == NULL || demo->input_gradient == NULL ||
             demo->head_gradient == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
     }
-    status = rps_mlp_init(&demo->trunk, model, "mlp", INPUT, trunk_widths,
-            LAYERS, true, error);
+    status = rps_mlp_init(
+            &demo->trunk, model, "mlp", demo->in, trunk, true, error);
     for (uint32_t h = 0; h < HEADS && status == RPS_OK; h++) {
-        status = rps_mlp_init(&demo->heads[h], model, heads[h], last,
-                head_widths, 1, false, error);
+        status = rps_mlp_init(&demo->heads[h], model, heads[h], demo->hidden,
+                &head_layers, false, error);
     }
     return status;
 }
 
 rps_status
-rps_little_demo_create(struct rps_model **model_out, struct rps_error *error)
+rps_little_demo_create(struct rps_model **model_out,
+        const struct rps_model_shape *shape, struct rps_error *error)
 {
-    struct rps_model *model = calloc(1, sizeof(*model));
+    uint64_t in = 0;
 
     *model_out = NULL;
-    if (model == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
+    for (uint32_t t = 0; t < shape->table_count; t++) {
+        in += rps_model_pooled_floats(&shape->tables[t]);
     }
-    model->labels = HEADS;
-    model->shape.fields = USER_IDS + ITEM_IDS;
-    model->table_count = 2;
-    model->tables[0] = (struct rps_model_table){.name = "user_table",
-            .dim = USER_DIM,
-            .field = 0,
-            .bags = 1,
-            .bag_fields = USER_IDS};
-    model->tables[1] = (struct rps_model_table){.name = "item_table",
-            .dim = ITEM_DIM,
-            .field = USER_IDS,
-            .bags = 1,
-            .bag_fields = ITEM_IDS};
-    model->ops = &little_demo_ops;
-    return rps_model_build(model, sizeof(struct little_demo), little_demo_init,
-            model_out, error);
+    if (in > RPS_MODEL_WIDTH_MAX) {
+        return rps_fail(error, RPS_E_LIMIT,
+                "--model little_demo: the tables' bags are %llu floats; the "
+                "MLP takes at most %u inputs",
+                (unsigned long long)in, RPS_MODEL_WIDTH_MAX);
+    }
+    return rps_model_build(model_out, &little_demo_ops, shape, HEADS,
+            sizeof(struct little_demo), little_demo_init, error);
 }

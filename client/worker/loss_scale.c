@@ -95,8 +95,8 @@ rps_loss_scale_remove(const struct rps_loss_scale *scale,
         finite = unscale(variable->gradients, n, factor) && finite;
     }
     for (uint32_t t = 0; t < model->table_count; t++) {
-        const struct rps_model_table *table = &model->tables[t];
-        const size_t n = input->rows * table->bags * table->dim;
+        const size_t n =
+                input->rows * rps_model_pooled_floats(&model->tables[t]);
 
         finite = unscale(input->pooled_gradients[t], n, factor) && finite;
     }

@@ -150,29 +150,40 @@ run_task(const struct rps_settings *settings)
 }
 
 static int
+refuse(const struct rps_options *options, rps_status status, const char *words)
+{
+    if (strcmp(options->log_format, "json") == 0) {
+        rps_log(RPS_LOG_ERROR, "bad_option", "%s", words);
+    } else {
+        fprintf(stderr, "recps-train: %s\n", words);
+    }
+    /* else: the file of --model-config */
+    return status == RPS_E_INVAL ? EX_USAGE : EX_NOINPUT;
+}
+
+static int
 start(const struct rps_options *options)
 {
     struct rps_settings settings;
     struct rps_error error;
+    rps_status status;
+    int code = EX_OK;
 
     rps_log_identity(
             rps_role_str(options->cluster.role), options->cluster.index);
-    if (rps_settings_read(&settings, options, &error) != RPS_OK) {
-        if (strcmp(options->log_format, "json") == 0) {
-            rps_log(RPS_LOG_ERROR, "bad_option", "%s", error.text);
-        } else {
-            fprintf(stderr, "recps-train: %s\n", error.text);
-        }
-        return EX_USAGE;
-    }
-    if (settings.task == RPS_TASK_LEAVE) {
+    status = rps_settings_read(&settings, options, &error);
+    if (status != RPS_OK) {
+        code = refuse(options, status, error.text);
+    } else if (settings.task == RPS_TASK_LEAVE) {
         printf("nothing to do here: --evaluate and --predict are the "
                "chief's alone\n");
-        return EX_OK;
+    } else {
+        openblas_set_num_threads((int)options->blas_threads);
+        catch_signals(&settings);
+        code = run_task(&settings);
     }
-    openblas_set_num_threads((int)options->blas_threads);
-    catch_signals(&settings);
-    return run_task(&settings);
+    rps_settings_finish(&settings);
+    return code;
 }
 
 int

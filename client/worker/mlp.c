@@ -47,9 +47,11 @@ layer_init(struct rps_mlp_layer *layer, struct rps_model *model,
 
 rps_status
 rps_mlp_init(struct rps_mlp *mlp, struct rps_model *model, const char *prefix,
-        uint32_t in, const uint32_t *widths, uint32_t count, bool relu_last,
+        uint32_t in, const struct rps_model_layers *layers, bool relu_last,
         struct rps_error *error)
 {
+    const uint32_t count = layers->count;
+
     assert(count > 0 && count <= RPS_MODEL_LAYERS_MAX);
     memset(mlp, 0, sizeof(*mlp));
     mlp->layer_count = count;
@@ -57,8 +59,8 @@ rps_mlp_init(struct rps_mlp *mlp, struct rps_model *model, const char *prefix,
         struct rps_mlp_layer *layer = &mlp->layers[l];
         rps_status status;
 
-        layer->in = l == 0 ? in : widths[l - 1];
-        layer->out = widths[l];
+        layer->in = l == 0 ? in : layers->widths[l - 1];
+        layer->out = layers->widths[l];
         layer->relu = l + 1 < count || relu_last;
         status = layer_init(layer, model, prefix, l, error);
         if (status != RPS_OK) {

@@ -30,7 +30,7 @@ struct rps_mlp {
  * ReLU names them. relu_last: a ReLU follows the last layer, too.
  */
 rps_status rps_mlp_init(struct rps_mlp *mlp, struct rps_model *model,
-        const char *prefix, uint32_t in, const uint32_t *widths, uint32_t count,
+        const char *prefix, uint32_t in, const struct rps_model_layers *layers,
         bool relu_last, struct rps_error *error);
 void rps_mlp_finish(struct rps_mlp *mlp);
 

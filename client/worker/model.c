@@ -57,7 +57,7 @@ make_tiles(struct rps_model *model, struct rps_error *error)
         return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
     }
     for (uint32_t t = 0; t < model->table_count; t++) {
-        size_t row = (size_t)model->tables[t].bags * model->tables[t].dim;
+        size_t row = rps_model_pooled_floats(&model->tables[t]);
 
         model->tile_pooled[t] = calloc(RPS_MODEL_TILE * row, sizeof(float));
         if (model->tile_pooled[t] == NULL) {
@@ -88,19 +88,55 @@ rps_model_destroy(struct rps_model *model)
     free(model);
 }
 
-rps_status
-rps_model_build(struct rps_model *model, size_t state_bytes,
-        rps_status (*init)(struct rps_model *model, struct rps_error *error),
-        struct rps_model **model_out, struct rps_error *error)
+/* A dense variable and a sparse table may not meet in a name. */
+static rps_status
+check_names(const struct rps_model *model, struct rps_error *error)
 {
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        for (uint32_t v = 0; v < model->variable_count; v++) {
+            if (strcmp(model->tables[t].name, model->variables[v].name) == 0) {
+                return rps_fail(error, RPS_E_INVAL,
+                        "table %s has the name of a dense variable of this "
+                        "model: give it another",
+                        model->tables[t].name);
+            }
+        }
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_model_build(struct rps_model **model_out, const struct rps_model_ops *ops,
+        const struct rps_model_shape *shape, uint32_t labels,
+        size_t state_bytes,
+        rps_status (*init)(struct rps_model *model, struct rps_error *error),
+        struct rps_error *error)
+{
+    struct rps_model *model = calloc(1, sizeof(*model));
     rps_status status;
 
+    *model_out = NULL;
+    if (model == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
+    }
+    assert(shape->table_count > 0);
+    assert(shape->table_count <= RPS_MODEL_TABLES_MAX);
+    model->ops = ops;
+    model->shape = *shape;
+    model->shape.tables = NULL;
+    model->labels = labels;
+    model->table_count = shape->table_count;
+    memcpy(model->tables, shape->tables,
+            shape->table_count * sizeof(*shape->tables));
     model->state = calloc(1, state_bytes);
     status = model->state == NULL
                      ? rps_fail(error, RPS_E_NOMEM, "no memory for the model")
                      : init(model, error);
     if (status == RPS_OK) {
         status = make_tiles(model, error);
+    }
+    if (status == RPS_OK) {
+        status = check_names(model, error);
     }
     if (status != RPS_OK) {
         rps_model_destroy(model);
@@ -184,7 +220,7 @@ tile_cut(struct rps_model *model, const struct rps_model_input *input,
         tile->labels = input->labels + first * model->labels;
     }
     for (uint32_t t = 0; t < model->table_count; t++) {
-        size_t row = (size_t)model->tables[t].bags * model->tables[t].dim;
+        size_t row = rps_model_pooled_floats(&model->tables[t]);
 
         tile->pooled[t] = input->pooled[t] + first * row;
         if (input->pooled_gradients[t] != NULL) {

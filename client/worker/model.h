@@ -13,17 +13,24 @@
 
 #include "base/error.h"
 
+#include <recps/types.h>
+
 #include <stddef.h>
 #include <stdint.h>
 
-#define RPS_MODEL_TILE          64u
-#define RPS_MODEL_LAYERS_MAX    16u
-#define RPS_MODEL_WIDTH_MAX     65536u
-#define RPS_MODEL_TABLES_MAX    2u
+#define RPS_MODEL_TILE       64u
+#define RPS_MODEL_LAYERS_MAX 16u
+#define RPS_MODEL_WIDTH_MAX  65536u
+/* Criteo's models have 26, one a field. A fused push of 64 tables and of all
+ * variables has 4 (64 + 128) sections at most, which one frame takes (1024),
+ * and what is an array of them here stays below 32 KiB. */
+#define RPS_MODEL_TABLES_MAX    64u
 #define RPS_MODEL_LABELS_MAX    2u
-#define RPS_VARIABLE_NAME_BYTES 32u
-/* two variables a layer; bottom and top, or trunk and heads */
-#define RPS_MODEL_VARIABLES_MAX (4u * RPS_MODEL_LAYERS_MAX)
+#define RPS_VARIABLE_NAME_BYTES (RPS_NAME_BYTES_MAX + 1)
+/* two variables a layer; bottom and top, or trunk and heads; a projection a
+ * table */
+#define RPS_MODEL_VARIABLES_MAX \
+    (4u * RPS_MODEL_LAYERS_MAX + RPS_MODEL_TABLES_MAX)
 
 /**
  * A dense variable as its dense table holds it: rows of 1024 elements, the
@@ -41,25 +48,32 @@ struct rps_variable {
 };
 
 /**
- * A sparse table of the model: fields [field, field + bags * bag_fields) of a
- * sample, in `bags` bags of bag_fields fields, each summed to one row.
+ * A sparse table of the model. Bag b of a sample has the tokens of the fields
+ * fields[bag_starts[b] .. bag_starts[b + 1]), and becomes one row.
  */
 struct rps_model_table {
     const char *name;
     uint32_t dim;
-    uint32_t field;
+    enum rps_pooling pooling;
     uint32_t bags;
-    uint32_t bag_fields;
+    const uint32_t *bag_starts; /* [bags + 1] */
+    const uint32_t *fields;     /* of the data; [bag_starts[bags]] */
+};
+
+/** Layers by their widths, first to last. */
+struct rps_model_layers {
+    uint32_t count;
+    uint32_t widths[RPS_MODEL_LAYERS_MAX];
 };
 
 struct rps_model_shape {
-    uint32_t dense;  /* dense features of a sample */
-    uint32_t fields; /* sparse fields of a sample */
-    uint32_t emb_dim;
-    uint32_t bottom_count;
-    uint32_t bottom[RPS_MODEL_LAYERS_MAX]; /* the last is emb_dim */
-    uint32_t top_count;
-    uint32_t top[RPS_MODEL_LAYERS_MAX]; /* the last is 1 */
+    uint32_t dense;                 /* dense features of a sample */
+    uint32_t fields;                /* sparse fields of a sample */
+    struct rps_model_layers bottom; /* dlrm: the last is the vectors' width */
+    struct rps_model_layers top;    /* dlrm: the last is 1 */
+    struct rps_model_layers trunk;  /* little_demo: below the heads */
+    uint32_t table_count;
+    const struct rps_model_table *tables; /* names, fields: borrowed */
 };
 
 /** One batch. Gradients are written where they are not NULL. */
@@ -102,13 +116,14 @@ struct rps_model {
     void *state; /* the kind's own */
 };
 
-/** The model of dlrm_torch-like programs: bottom MLP, dots, top MLP. */
+/** DLRM: bottom MLP, dots of all pairs, top MLP. A table whose dim is not the
+ * bottom MLP's last width has a projection, proj.<table>.weight. */
 rps_status rps_dlrm_create(struct rps_model **model_out,
         const struct rps_model_shape *shape, struct rps_error *error);
 
-/** The guide's two-table example: sums, an MLP, two heads. */
-rps_status rps_little_demo_create(
-        struct rps_model **model_out, struct rps_error *error);
+/** The guide's two-table example: pooled rows, an MLP, two heads. */
+rps_status rps_little_demo_create(struct rps_model **model_out,
+        const struct rps_model_shape *shape, struct rps_error *error);
 
 void rps_model_destroy(struct rps_model *model);
 
@@ -126,13 +141,21 @@ void rps_model_start_values(struct rps_model *model, uint64_t seed);
 /* For the kinds. */
 
 /**
- * Finish a model whose ops, shape, labels and tables are set: its state,
- * zeroed and then init()ed, and its tile buffers. Owns: takes the model; on
- * an error it is destroyed.
+ * A model of this shape and of so many outputs: its tables, its state, zeroed
+ * and then init()ed, and its tile buffers.
  */
-rps_status rps_model_build(struct rps_model *model, size_t state_bytes,
+rps_status rps_model_build(struct rps_model **model_out,
+        const struct rps_model_ops *ops, const struct rps_model_shape *shape,
+        uint32_t labels, size_t state_bytes,
         rps_status (*init)(struct rps_model *model, struct rps_error *error),
-        struct rps_model **model_out, struct rps_error *error);
+        struct rps_error *error);
+
+/** Floats of a sample's pooled rows of one table. */
+static inline size_t
+rps_model_pooled_floats(const struct rps_model_table *table)
+{
+    return (size_t)table->bags * table->dim;
+}
 
 /** Add a variable of shape [out][in], or [out] with in = 0. */
 rps_status rps_model_add_variable(struct rps_model *model, const char *name,

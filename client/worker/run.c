@@ -16,7 +16,7 @@ open_dataset(struct rps_run *run, const char *spec, const char *also,
     const struct rps_settings *settings = run->settings;
     struct rps_dataset_options options = {
             .skip_bad_rows = strcmp(settings->options->on_bad_row, "skip") == 0,
-            .little_demo = settings->model == RPS_MODEL_LITTLE_DEMO,
+            .little_demo = settings->model.kind == RPS_MODEL_LITTLE_DEMO,
             .also = also,
     };
     rps_status status =
@@ -71,26 +71,38 @@ split_rows(struct rps_run *run, uint64_t rows, uint64_t eval_rows)
 }
 
 static rps_status
+create_model(struct rps_run *run, const struct rps_dataset_shape *data)
+{
+    const struct rps_model_config *config = &run->settings->model;
+    struct rps_model_shape shape = {
+            .dense = data->dense,
+            .fields = data->fields,
+            .bottom = config->bottom,
+            .top = config->top,
+            .trunk = config->trunk,
+            .table_count = run->layout.table_count,
+            .tables = run->layout.tables,
+    };
+
+    return config->kind == RPS_MODEL_LITTLE_DEMO
+                   ? rps_little_demo_create(&run->model, &shape, &run->error)
+                   : rps_dlrm_create(&run->model, &shape, &run->error);
+}
+
+static rps_status
 make_model(struct rps_run *run)
 {
-    struct rps_dataset_shape data = rps_dataset_shape_of(run->data);
-    struct rps_model_shape shape = run->settings->shape;
-    rps_status status;
+    const struct rps_dataset_shape data = rps_dataset_shape_of(run->data);
+    rps_status status = rps_layout_init(
+            &run->layout, &run->settings->model, data.fields, &run->error);
 
-    if (run->settings->model == RPS_MODEL_LITTLE_DEMO) {
-        status = rps_little_demo_create(&run->model, &run->error);
-    } else {
-        shape.dense = data.dense;
-        shape.fields = data.fields;
-        status = rps_dlrm_create(&run->model, &shape, &run->error);
+    if (status == RPS_OK) {
+        status = create_model(run, &data);
     }
-    if (status == RPS_OK && (run->model->labels != data.labels ||
-                                    run->model->shape.fields != data.fields)) {
+    if (status == RPS_OK && run->model->labels != data.labels) {
         return rps_fail(&run->error, RPS_E_INVAL,
-                "--data has %u labels and %u fields, the model takes %u and "
-                "%u",
-                data.labels, data.fields, run->model->labels,
-                run->model->shape.fields);
+                "--data has %u labels, the model takes %u", data.labels,
+                run->model->labels);
     }
     return status;
 }
@@ -298,6 +310,7 @@ rps_run_close(struct rps_run *run)
     rps_tables_finish(&run->tables);
     rps_client_close(run->client);
     rps_model_destroy(run->model);
+    rps_layout_finish(&run->layout);
     rps_dataset_close(run->eval_data);
     rps_dataset_close(run->data);
 }

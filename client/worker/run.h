@@ -9,6 +9,7 @@
 
 #include "client/worker/batch.h"
 #include "client/worker/group.h"
+#include "client/worker/layout.h"
 #include "client/worker/report.h"
 #include "client/worker/tables.h"
 
@@ -22,6 +23,7 @@ struct rps_run {
     uint64_t train_rows;           /* rows [0, train_rows) of data train */
     uint64_t test_first;           /* rows [first, end) of the test data */
     uint64_t test_end;
+    struct rps_layout layout; /* which fields go where */
     struct rps_model *model;
     rps_client *client;
     rps_terms terms; /* the chief's, once joined */

@@ -28,6 +28,7 @@ check_not_empty(const struct rps_options *options, struct rps_error *error)
         const char *flag, *value;
         enum option_index index;
     } texts[] = {
+            {"model-config", options->model_config, OPTION_model_config},
             {"eval-data", options->eval_data, OPTION_eval_data},
             {"init-from", options->init_from, OPTION_init_from},
             {"predict", options->predict, OPTION_predict},
@@ -288,6 +289,12 @@ read_task(struct rps_settings *settings, struct rps_error *error)
     return rps_fail(error, RPS_E_INVAL,
             "no task: recps-train needs task.type and task.index, or "
             "--job_name and --task_index");
+}
+
+void
+rps_settings_finish(struct rps_settings *settings)
+{
+    rps_model_config_finish(&settings->model);
 }
 
 rps_status

@@ -7,7 +7,7 @@
 #define RPS_WORKER_SETTINGS_H
 
 #include "client/worker/loss_scale.h"
-#include "client/worker/model.h"
+#include "client/worker/model_config.h"
 #include "client/worker/schedule.h"
 #include "conf/options.h"
 
@@ -19,11 +19,6 @@
 
 #define RPS_BATCH_ROWS_MAX (1u << 24)
 
-enum rps_model_kind {
-    RPS_MODEL_DLRM,
-    RPS_MODEL_LITTLE_DEMO
-};
-
 /** What this process does in the job. */
 enum rps_task {
     RPS_TASK_TRAIN,    /* a replica, the chief included */
@@ -31,23 +26,6 @@ enum rps_task {
     RPS_TASK_LEAVE,    /* another replica of these: nothing to do */
     RPS_TASK_EVALUATOR /* the role of that name */
 };
-
-/** How a kind of table is made and moved. */
-struct rps_update_rule {
-    enum rps_optimizer optimizer;
-    double learning_rate;
-    float accumulator; /* adagrad's, rowwise_adagrad's and ftrl's */
-};
-
-/** Whether --sparse-accumulator is this optimizer's; rmsprop begins with
- * its own default. */
-static inline bool
-rps_rule_accumulates(const struct rps_update_rule *rule)
-{
-    return rule->optimizer == RPS_OPTIMIZER_ADAGRAD ||
-           rule->optimizer == RPS_OPTIMIZER_ROWWISE_ADAGRAD ||
-           rule->optimizer == RPS_OPTIMIZER_FTRL;
-}
 
 /** The learning rates of one step. */
 struct rps_rates {
@@ -58,17 +36,11 @@ struct rps_rates {
 struct rps_settings {
     const struct rps_options *options; /* borrowed */
     enum rps_task task;
-    enum rps_model_kind model;
-    struct rps_model_shape shape; /* emb_dim and the MLPs; not the data's */
-    struct rps_update_rule sparse;
-    struct rps_update_rule dense;
+    struct rps_model_config model; /* owned */
     struct rps_schedule sparse_schedules[RPS_MODEL_TABLES_MAX];
     struct rps_schedule dense_schedule;
     struct rps_loss_scale loss_scale; /* as it begins */
-    enum rps_initializer initializer;
-    float initializer_low;
-    float initializer_high;
-    rps_terms terms;     /* that the chief begins the job with */
+    rps_terms terms;                  /* that the chief begins the job with */
     bool in_group;       /* --dense allreduce, and this task trains */
     uint64_t dense_seed; /* of the dense start values */
     uint32_t replicas;   /* 1 when embedded */
@@ -80,9 +52,13 @@ struct rps_settings {
     bool has_test; /* there are rows to evaluate */
 };
 
-/** Errors: INVAL in words that name the options. */
+/**
+ * Errors: INVAL in words that name the options; NOT_FOUND, IO: of the file of
+ * --model-config. Finish them in any case.
+ */
 rps_status rps_settings_read(struct rps_settings *settings,
         const struct rps_options *options, struct rps_error *error);
+void rps_settings_finish(struct rps_settings *settings);
 
 /** The model's part of it; rps_settings_read() calls it. */
 rps_status rps_settings_read_model(

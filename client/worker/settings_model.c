@@ -7,26 +7,20 @@
 #include <float.h>
 #include <string.h>
 
-/* The guide's 0.05 for the tables; the same for the layers makes every unit
- * of them die in a few steps, so that the loss stays at 2 ln 2. */
-#define LITTLE_DEMO_SPARSE_RATE 0.05
-#define LITTLE_DEMO_DENSE_RATE  0.001
-
 /* "64,16" */
 static rps_status
-read_layers(const char *name, const char *text,
-        uint32_t widths[RPS_MODEL_LAYERS_MAX], uint32_t *count_out,
+read_layers(const char *name, const char *text, struct rps_model_layers *layers,
         struct rps_error *error)
 {
     const char *at = text;
 
-    *count_out = 0;
+    layers->count = 0;
     for (;;) {
         size_t length = strcspn(at, ",");
         char digits[16] = "";
         uint64_t width = 0;
 
-        if (*count_out == RPS_MODEL_LAYERS_MAX) {
+        if (layers->count == RPS_MODEL_LAYERS_MAX) {
             return rps_fail(error, RPS_E_INVAL, "--%s=%s: at most %u layers",
                     name, text, RPS_MODEL_LAYERS_MAX);
         }
@@ -38,9 +32,9 @@ read_layers(const char *name, const char *text,
             return rps_fail(error, RPS_E_INVAL,
                     "--%s=%s: layer %u is not a number from 1 to %u; write "
                     "widths with commas between, such as 64,16",
-                    name, text, *count_out + 1, RPS_MODEL_WIDTH_MAX);
+                    name, text, layers->count + 1, RPS_MODEL_WIDTH_MAX);
         }
-        widths[(*count_out)++] = (uint32_t)width;
+        layers->widths[layers->count++] = (uint32_t)width;
         if (at[length] == '\0') {
             return RPS_OK;
         }
@@ -49,10 +43,10 @@ read_layers(const char *name, const char *text,
 }
 
 static rps_status
-read_shape(struct rps_settings *settings, struct rps_error *error)
+read_shape(struct rps_model_config *config, const struct rps_options *options,
+        struct rps_error *error)
 {
-    const struct rps_options *options = settings->options;
-    struct rps_model_shape *shape = &settings->shape;
+    struct rps_model_layers *bottom = &config->bottom, *top = &config->top;
     rps_status status;
 
     if (options->emb_dim == 0 || options->emb_dim > RPS_DIM_MAX) {
@@ -60,24 +54,20 @@ read_shape(struct rps_settings *settings, struct rps_error *error)
                 "--emb-dim=%llu: must be from 1 to %u",
                 (unsigned long long)options->emb_dim, RPS_DIM_MAX);
     }
-    shape->emb_dim = (uint32_t)options->emb_dim;
-    status = read_layers("bottom-mlp", options->bottom_mlp, shape->bottom,
-            &shape->bottom_count, error);
+    status = read_layers("bottom-mlp", options->bottom_mlp, bottom, error);
+    if (status == RPS_OK) {
+        status = read_layers("top-mlp", options->top_mlp, top, error);
+    }
     if (status != RPS_OK) {
         return status;
     }
-    status = read_layers(
-            "top-mlp", options->top_mlp, shape->top, &shape->top_count, error);
-    if (status != RPS_OK) {
-        return status;
-    }
-    if (shape->bottom[shape->bottom_count - 1] != shape->emb_dim) {
+    if (bottom->widths[bottom->count - 1] != options->emb_dim) {
         return rps_fail(error, RPS_E_INVAL,
                 "--bottom-mlp=%s: its last layer must equal --emb-dim, which "
                 "is %u",
-                options->bottom_mlp, shape->emb_dim);
+                options->bottom_mlp, (unsigned)options->emb_dim);
     }
-    if (shape->top[shape->top_count - 1] != 1) {
+    if (top->widths[top->count - 1] != 1) {
         return rps_fail(error, RPS_E_INVAL,
                 "--top-mlp=%s: its last layer must be 1, the logit",
                 options->top_mlp);
@@ -85,17 +75,34 @@ read_shape(struct rps_settings *settings, struct rps_error *error)
     return RPS_OK;
 }
 
-static rps_status
-read_rule(struct rps_update_rule *rule, const char *which, const char *name,
-        double learning_rate, double accumulator, struct rps_error *error)
+/* Whether --sparse-accumulator is this optimizer's; rmsprop begins with its
+ * own default. */
+static bool
+accumulates(enum rps_optimizer optimizer)
 {
-    if (!rps_optimizer_parse(name, &rule->optimizer)) {
+    return optimizer == RPS_OPTIMIZER_ADAGRAD ||
+           optimizer == RPS_OPTIMIZER_ROWWISE_ADAGRAD ||
+           optimizer == RPS_OPTIMIZER_FTRL;
+}
+
+/* A spec with this optimizer. learning_rate and accumulator: in the ranges
+ * of conf/options.h. */
+static rps_status
+read_rule(rps_table_spec *spec, const char *table, uint32_t dim,
+        const char *which, const char *name, double learning_rate,
+        double accumulator, struct rps_error *error)
+{
+    enum rps_optimizer optimizer;
+
+    if (!rps_optimizer_parse(name, &optimizer)) {
         return rps_fail(error, RPS_E_INVAL, "--%s-optimizer=%s: no optimizer",
                 which, name);
     }
-    /* learning_rate and accumulator: in the ranges of conf/options.h */
-    rule->learning_rate = learning_rate;
-    rule->accumulator = (float)accumulator;
+    rps_table_spec_init(spec, table, dim, optimizer);
+    spec->learning_rate = (float)learning_rate;
+    if (accumulates(optimizer)) {
+        spec->initial_accumulator = (float)accumulator;
+    }
     return RPS_OK;
 }
 
@@ -124,7 +131,7 @@ finite_float(const char *text, float *out)
 
 /* "A,B" into initializer_low and _high. */
 static bool
-read_pair(struct rps_settings *settings, const char *pair)
+read_pair(rps_table_spec *spec, const char *pair)
 {
     const char *comma = strchr(pair, ',');
     char low[64];
@@ -134,21 +141,22 @@ read_pair(struct rps_settings *settings, const char *pair)
     }
     memcpy(low, pair, (size_t)(comma - pair));
     low[comma - pair] = '\0';
-    return finite_float(low, &settings->initializer_low) &&
-           finite_float(comma + 1, &settings->initializer_high);
+    return finite_float(low, &spec->initializer_low) &&
+           finite_float(comma + 1, &spec->initializer_high);
 }
 
 static bool
-pair_is_legal(const struct rps_settings *settings)
+pair_is_legal(const rps_table_spec *spec)
 {
-    if (settings->initializer == RPS_INITIALIZER_UNIFORM) {
-        return settings->initializer_low < settings->initializer_high;
+    if (spec->initializer == RPS_INITIALIZER_UNIFORM) {
+        return spec->initializer_low < spec->initializer_high;
     }
-    return settings->initializer_high >= 0.0f;
+    return spec->initializer_high >= 0.0f;
 }
 
 static rps_status
-read_initializer(struct rps_settings *settings, struct rps_error *error)
+read_initializer(
+        rps_table_spec *spec, const char *text, struct rps_error *error)
 {
     static const struct {
         const char *name;
@@ -158,23 +166,24 @@ read_initializer(struct rps_settings *settings, struct rps_error *error)
             {"normal:", RPS_INITIALIZER_NORMAL},
             {"truncated_normal:", RPS_INITIALIZER_TRUNCATED_NORMAL},
     };
-    const char *text = settings->options->sparse_init;
 
     if (strcmp(text, "zeros") == 0) {
-        settings->initializer = RPS_INITIALIZER_ZEROS;
+        spec->initializer = RPS_INITIALIZER_ZEROS;
+        spec->initializer_low = spec->initializer_high = 0.0f;
         return RPS_OK;
     }
     if (strncmp(text, "constant:", 9) == 0) {
-        settings->initializer = RPS_INITIALIZER_CONSTANT;
-        return finite_float(text + 9, &settings->initializer_low)
+        spec->initializer = RPS_INITIALIZER_CONSTANT;
+        spec->initializer_high = 0.0f;
+        return finite_float(text + 9, &spec->initializer_low)
                        ? RPS_OK
                        : init_refused(text, error);
     }
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         const size_t length = strlen(pairs[i].name);
         if (strncmp(text, pairs[i].name, length) == 0) {
-            settings->initializer = pairs[i].kind;
-            return read_pair(settings, text + length) && pair_is_legal(settings)
+            spec->initializer = pairs[i].kind;
+            return read_pair(spec, text + length) && pair_is_legal(spec)
                            ? RPS_OK
                            : init_refused(text, error);
         }
@@ -182,9 +191,10 @@ read_initializer(struct rps_settings *settings, struct rps_error *error)
     return init_refused(text, error);
 }
 
-/* Options that define DLRM, or another optimizer than the example's. */
+/* Options that a file, or the example, says itself. */
 static rps_status
-little_demo_refuse(const struct rps_options *options, struct rps_error *error)
+refuse_model_options(const struct rps_options *options, const char *whose,
+        struct rps_error *error)
 {
     static const struct {
         const char *name, *flag;
@@ -198,15 +208,12 @@ little_demo_refuse(const struct rps_options *options, struct rps_error *error)
             {"sparse_init", "sparse-init"},
             {"dense_optimizer", "dense-optimizer"},
             {"dense_lr", "dense-lr"},
-            {"init_from", "init-from"},
     };
 
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         if (rps_option_given(options, refused[i].name)) {
-            return rps_fail(error, RPS_E_INVAL,
-                    "--%s does not go with --model little_demo, whose "
-                    "tables, layers and optimizers are fixed",
-                    refused[i].flag);
+            return rps_fail(error, RPS_E_INVAL, "--%s does not go with %s",
+                    refused[i].flag, whose);
         }
     }
     return RPS_OK;
@@ -224,48 +231,55 @@ little_demo_data(const char *flag, const char *spec, struct rps_error *error)
     return RPS_OK;
 }
 
+/* What goes with little_demo, whoever described it. */
 static rps_status
-read_little_demo(struct rps_settings *settings, struct rps_error *error)
+check_little_demo(const struct rps_options *options, struct rps_error *error)
 {
-    const struct rps_options *options = settings->options;
-    rps_status status = little_demo_refuse(options, error);
+    rps_status status = little_demo_data("data", options->data, error);
 
-    if (status == RPS_OK) {
-        status = little_demo_data("data", options->data, error);
-    }
     if (status == RPS_OK) {
         status = little_demo_data("eval-data", options->eval_data, error);
     }
-    settings->sparse = (struct rps_update_rule){
-            .optimizer = RPS_OPTIMIZER_ADAM,
-            .learning_rate = LITTLE_DEMO_SPARSE_RATE,
-    };
-    settings->dense = settings->sparse;
-    settings->dense.learning_rate = LITTLE_DEMO_DENSE_RATE;
-    settings->initializer = RPS_INITIALIZER_UNIFORM;
-    settings->initializer_low = -0.05f;
-    settings->initializer_high = 0.05f;
+    if (status == RPS_OK && rps_option_given(options, "init_from")) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--init-from does not go with --model little_demo");
+    }
     return status;
 }
 
-rps_status
-rps_settings_read_model(struct rps_settings *settings, struct rps_error *error)
+static rps_status
+read_little_demo(struct rps_model_config *config,
+        const struct rps_options *options, struct rps_error *error)
 {
-    const struct rps_options *options = settings->options;
-    rps_status status;
+    rps_status status = refuse_model_options(options,
+            "--model little_demo, whose tables, layers and optimizers are "
+            "fixed: change them in a file (--model-config)",
+            error);
 
-    if (strcmp(options->model, "little_demo") == 0) {
-        settings->model = RPS_MODEL_LITTLE_DEMO;
-        return read_little_demo(settings, error);
-    }
-    settings->model = RPS_MODEL_DLRM;
-    status = read_shape(settings, error);
+    return status == RPS_OK ? rps_model_config_little_demo(config, error)
+                            : status;
+}
+
+/* One table for all fields, as the options have it. */
+static rps_status
+read_dlrm(struct rps_model_config *config, const struct rps_options *options,
+        struct rps_error *error)
+{
+    struct rps_table_config *emb = &config->tables[0];
+    rps_status status = read_shape(config, options, error);
+
+    config->file = "--model dlrm";
+    config->kind = RPS_MODEL_DLRM;
+    config->table_count = 1;
+    emb->pooling = RPS_POOLING_SUM;
+    emb->learning_rate = options->sparse_lr;
+    config->dense_learning_rate = options->dense_lr;
     if (status == RPS_OK) {
-        status = read_rule(&settings->sparse, "sparse",
-                options->sparse_optimizer, options->sparse_lr,
+        status = read_rule(&emb->spec, "emb", (uint32_t)options->emb_dim,
+                "sparse", options->sparse_optimizer, options->sparse_lr,
                 options->sparse_accumulator, error);
     }
-    if (status == RPS_OK && !rps_rule_accumulates(&settings->sparse) &&
+    if (status == RPS_OK && !accumulates(emb->spec.optimizer) &&
             rps_option_given(options, "sparse_accumulator")) {
         status = rps_fail(error, RPS_E_INVAL,
                 "--sparse-accumulator does not go with --sparse-optimizer=%s; "
@@ -273,11 +287,52 @@ rps_settings_read_model(struct rps_settings *settings, struct rps_error *error)
                 options->sparse_optimizer);
     }
     if (status == RPS_OK) {
-        status = read_rule(&settings->dense, "dense", options->dense_optimizer,
-                options->dense_lr, 0.1, error);
+        status = read_rule(&config->dense, "", RPS_DENSE_ROW_FLOATS, "dense",
+                options->dense_optimizer, options->dense_lr, 0.1, error);
     }
     if (status == RPS_OK) {
-        status = read_initializer(settings, error);
+        status = read_initializer(&emb->spec, options->sparse_init, error);
+    }
+    return status;
+}
+
+static rps_status
+read_file(struct rps_model_config *config, const struct rps_options *options,
+        struct rps_error *error)
+{
+    rps_status status = refuse_model_options(
+            options, "--model-config, whose file says it", error);
+
+    if (status == RPS_OK) {
+        status = rps_model_config_read(config, options->model_config, error);
+    }
+    if (status == RPS_OK && rps_option_given(options, "model") &&
+            (strcmp(options->model, "dlrm") == 0) !=
+                    (config->kind == RPS_MODEL_DLRM)) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--model=%s: the file of --model-config, %s, describes "
+                "another: leave --model out",
+                options->model, options->model_config);
+    }
+    return status;
+}
+
+rps_status
+rps_settings_read_model(struct rps_settings *settings, struct rps_error *error)
+{
+    const struct rps_options *options = settings->options;
+    struct rps_model_config *config = &settings->model;
+    rps_status status;
+
+    if (options->model_config[0] != '\0') {
+        status = read_file(config, options, error);
+    } else if (strcmp(options->model, "little_demo") == 0) {
+        status = read_little_demo(config, options, error);
+    } else {
+        status = read_dlrm(config, options, error);
+    }
+    if (status == RPS_OK && config->kind == RPS_MODEL_LITTLE_DEMO) {
+        status = check_little_demo(options, error);
     }
     return status;
 }

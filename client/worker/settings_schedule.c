@@ -8,18 +8,6 @@
 
 static const char flag[] = "sparse-schedule";
 
-/* The tables of a model, in its order (dlrm.c, little_demo.c). */
-static const char *const *
-table_names(const struct rps_settings *settings, uint32_t *count_out)
-{
-    static const char *const dlrm[] = {"emb"};
-    static const char *const little_demo[] = {"user_table", "item_table"};
-    const bool little = settings->model == RPS_MODEL_LITTLE_DEMO;
-
-    *count_out = little ? 2 : 1;
-    return little ? little_demo : dlrm;
-}
-
 /* "emb=constant:warmup=10": bytes of the name, 0: none. A kind ends with the
  * text or a colon; no '=' comes before. */
 static size_t
@@ -31,23 +19,43 @@ name_length(const char *part)
 }
 
 static rps_status
+no_table(const struct rps_settings *settings, const char *name, size_t length,
+        struct rps_error *error)
+{
+    const struct rps_model_config *model = &settings->model;
+    struct rps_text names = {0};
+    rps_status status;
+
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        const bool last = t + 1 == model->table_count;
+
+        rps_text_add(&names, "%s%s",
+                t == 0 ? ""
+                : last ? " and "
+                       : ", ",
+                model->tables[t].spec.name);
+    }
+    status = rps_fail(error, RPS_E_INVAL,
+            "--%s: the model has no table \"%.*s\"; it has %s", flag,
+            (int)length, name, names.bytes != NULL ? names.bytes : "others");
+    rps_text_finish(&names);
+    return status;
+}
+
+static rps_status
 find_table(const struct rps_settings *settings, const char *name, size_t length,
         uint32_t *table_out, struct rps_error *error)
 {
-    uint32_t count;
-    const char *const *names = table_names(settings, &count);
+    const struct rps_model_config *model = &settings->model;
 
-    for (uint32_t t = 0; t < count; t++) {
-        if (strlen(names[t]) == length &&
-                strncmp(names[t], name, length) == 0) {
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        if (strlen(model->tables[t].spec.name) == length &&
+                strncmp(model->tables[t].spec.name, name, length) == 0) {
             *table_out = t;
             return RPS_OK;
         }
     }
-    return rps_fail(error, RPS_E_INVAL,
-            "--%s: the model has no table \"%.*s\"; it has %s%s%s", flag,
-            (int)length, name, names[0], count > 1 ? " and " : "",
-            count > 1 ? names[1] : "");
+    return no_table(settings, name, length, error);
 }
 
 /* A table's schedule, or that of all tables without one of their own. */
@@ -146,11 +154,11 @@ rps_settings_rates(const struct rps_settings *settings, uint64_t done)
 {
     struct rps_rates rates;
 
-    for (uint32_t t = 0; t < RPS_MODEL_TABLES_MAX; t++) {
+    for (uint32_t t = 0; t < settings->model.table_count; t++) {
         rates.sparse[t] = rps_schedule_rate(&settings->sparse_schedules[t],
-                settings->sparse.learning_rate, done);
+                settings->model.tables[t].learning_rate, done);
     }
-    rates.dense = rps_schedule_rate(
-            &settings->dense_schedule, settings->dense.learning_rate, done);
+    rates.dense = rps_schedule_rate(&settings->dense_schedule,
+            settings->model.dense_learning_rate, done);
     return rates;
 }

@@ -4,12 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t
-pooled_floats(const struct rps_model *model, uint32_t table)
-{
-    return (size_t)model->tables[table].bags * model->tables[table].dim;
-}
-
 rps_status
 rps_stage_init(struct rps_stage *stage, struct rps_model *model,
         struct rps_error *error)
@@ -22,8 +16,9 @@ rps_stage_init(struct rps_stage *stage, struct rps_model *model,
         return rps_fail(error, RPS_E_NOMEM, "no memory for prediction");
     }
     for (uint32_t t = 0; t < model->table_count; t++) {
-        stage->pooled[t] =
-                calloc(RPS_MODEL_TILE * pooled_floats(model, t), sizeof(float));
+        stage->pooled[t] = calloc(
+                RPS_MODEL_TILE * rps_model_pooled_floats(&model->tables[t]),
+                sizeof(float));
         if (stage->pooled[t] == NULL) {
             return rps_fail(error, RPS_E_NOMEM, "no memory for prediction");
         }
@@ -101,7 +96,7 @@ add_row(struct rps_stage *stage, const struct rps_model_input *input,
                 dense * sizeof(float));
     }
     for (uint32_t t = 0; t < model->table_count; t++) {
-        size_t floats = pooled_floats(model, t);
+        size_t floats = rps_model_pooled_floats(&model->tables[t]);
 
         memcpy(stage->pooled[t] + stage->fill * floats,
                 input->pooled[t] + row * floats, floats * sizeof(float));

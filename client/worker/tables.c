@@ -33,22 +33,6 @@ rps_tables_finish(struct rps_tables *tables)
     rps_dense_finish(&tables->dense);
 }
 
-static void
-sparse_spec(rps_table_spec *spec, const struct rps_model_table *table,
-        const struct rps_settings *settings)
-{
-    rps_table_spec_init(
-            spec, table->name, table->dim, settings->sparse.optimizer);
-    spec->seed = settings->options->seed;
-    spec->initializer = settings->initializer;
-    spec->initializer_low = settings->initializer_low;
-    spec->initializer_high = settings->initializer_high;
-    spec->learning_rate = (float)settings->sparse.learning_rate;
-    if (rps_rule_accumulates(&settings->sparse)) {
-        spec->initial_accumulator = settings->sparse.accumulator;
-    }
-}
-
 static rps_status
 open_table(struct rps_tables *tables, const rps_table_spec *spec,
         rps_embedding_table **table_out, struct rps_error *error)
@@ -71,7 +55,8 @@ rps_tables_open(struct rps_tables *tables, struct rps_error *error)
     rps_table_spec spec;
 
     for (uint32_t t = 0; t < model->table_count && status == RPS_OK; t++) {
-        sparse_spec(&spec, &model->tables[t], tables->settings);
+        spec = tables->settings->model.tables[t].spec;
+        spec.seed = tables->settings->options->seed;
         status = open_table(tables, &spec, &tables->sparse[t], error);
     }
     for (uint32_t v = 0; v < model->variable_count && status == RPS_OK; v++) {
@@ -100,7 +85,7 @@ find_restored(const json_t *list, const char *name, const json_t **entry_out,
     }
     return rps_fail(error, RPS_E_MISMATCH,
             "the checkpoint has no table %s: it was trained with another "
-            "--model, --bottom-mlp, --top-mlp or other --data",
+            "--model, --model-config, --bottom-mlp, --top-mlp or other --data",
             name);
 }
 
@@ -121,8 +106,8 @@ restored_spec(const json_t *list, const char *name, uint32_t dim,
         return rps_fail(error, RPS_E_MISMATCH,
                 "table %s of the checkpoint has dim %u and %llu dense "
                 "elements; this model has %u and %llu: give the "
-                "--model, --emb-dim, --bottom-mlp and --top-mlp that it "
-                "was trained with",
+                "--model, --model-config, --emb-dim, --bottom-mlp and "
+                "--top-mlp that it was trained with",
                 name, spec->dim, (unsigned long long)spec->dense_elements, dim,
                 (unsigned long long)elements);
     }
@@ -193,8 +178,8 @@ check_names(
         if (status == RPS_OK && (name == NULL || !model_has(model, name))) {
             return rps_fail(error, RPS_E_MISMATCH,
                     "the checkpoint has a table %s that this model has not: "
-                    "it was trained with another --model, --bottom-mlp, "
-                    "--top-mlp or other --data",
+                    "it was trained with another --model, --model-config, "
+                    "--bottom-mlp, --top-mlp or other --data",
                     name != NULL ? name : "without a name");
         }
     }

@@ -68,6 +68,13 @@ def test_every_program_and_header_is_installed(installed):
         if name != "collective.h" or programs.has_mpi())
 
 
+def test_the_examples_are_installed_as_they_are(installed):
+    folder = only(installed, "dlrm.json").parent
+    assert folder.parts[-3:] == ("share", "recps", "examples")
+    for path in (programs.ROOT / "conf/examples").glob("*.json"):
+        assert (folder / path.name).read_bytes() == path.read_bytes()
+
+
 def test_manual_pages_and_completion_are_where_they_are_looked_for(installed):
     share = only(installed, "man1").parent.parent
     pages = [p.name for p in sorted((share / "man").glob("man*/*"))]

@@ -4,6 +4,10 @@
 #include "tests/unit/suite.h"
 #include "tests/unit/worker/files.h"
 
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+
 /* 13 + 26 columns, so that one of them can be put in place. */
 #define DENSE_REST  "\t\t\t\t\t\t\t\t\t\t\t"
 #define FIELDS_REST "\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t"
@@ -159,6 +163,65 @@ START_TEST(a_bad_criteo_row_names_file_line_and_column)
     put_bytes("a.tsv", "1\t2\t\0x\n", 7);
     fails_with(spec_of("criteo", "a.tsv"), RPS_E_INVAL,
             "a.tsv:1: column 3: a NUL byte");
+}
+END_TEST
+
+/* Every byte at every place of a token of eight, which has a way of its own. */
+START_TEST(a_criteo_token_of_eight_is_eight_hex_digits)
+{
+    static const char line[] = CRITEO("1", "", "", "%.*s", "") "\n";
+    struct rps_text text = {0};
+    struct rps_dataset *dataset;
+    struct rps_row row;
+    uint64_t rows = 0;
+    int place = _i;
+
+    for (int byte = 1; byte < 256; byte++) {
+        char token[] = "09afAF7c";
+
+        token[place] = (char)byte;
+        if (byte != '\n' && byte != '\t') {
+            rps_text_add(&text, line, 8, token);
+        }
+    }
+    put_file("a.tsv", text.bytes);
+    rps_text_finish(&text);
+    dataset = open_ok(spec_of("criteo", "a.tsv"), true);
+    for (int byte = 1; byte < 256; byte++) {
+        char token[] = "09afAF7c";
+
+        token[place] = (char)byte;
+        if (isxdigit(byte)) {
+            next_ok(dataset, &row);
+            ck_assert_uint_eq(row.keys[0], strtoull(token, NULL, 16));
+        }
+    }
+    ck_assert_int_eq(rps_dataset_rows(dataset, &rows, NULL), RPS_OK);
+    ck_assert_uint_eq(rows, 22);
+    rps_dataset_close(dataset);
+}
+END_TEST
+
+START_TEST(a_criteo_number_is_what_strtod_reads)
+{
+    static const char *const numbers[] = {"0", "-1", "-2", "-3", "7", "007",
+            "99999999", "100000000", "100000001", "9999999999", "-0", "+4",
+            "1.5", "1e3", "123456789012"};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        const double value = fmax(strtod(numbers[i], NULL), -2.0);
+        char *text =
+                rps_format(CRITEO("1", "%s", "", "a", "") "\n", numbers[i]);
+        struct rps_dataset *dataset;
+        struct rps_row row;
+
+        put_file("a.tsv", text);
+        free(text);
+        dataset = open_ok(spec_of("criteo", "a.tsv"), false);
+        next_ok(dataset, &row);
+        ck_assert_float_eq(row.dense[0], (float)log(value + 3.0));
+        rps_dataset_close(dataset);
+    }
 }
 END_TEST
 
@@ -483,6 +546,8 @@ dataset_suite(void)
     tcase_add_test(tc, a_criteo_key_is_found_by_its_decimal_token_or_minus_one);
     tcase_add_test(tc, crlf_and_a_missing_last_newline_change_nothing);
     tcase_add_test(tc, a_bad_criteo_row_names_file_line_and_column);
+    tcase_add_loop_test(tc, a_criteo_token_of_eight_is_eight_hex_digits, 0, 8);
+    tcase_add_test(tc, a_criteo_number_is_what_strtod_reads);
     tcase_add_test(
             tc, bad_rows_are_skipped_and_counted_once_whatever_the_passes);
     tcase_add_test(tc, a_folder_and_a_glob_are_read_in_name_order);

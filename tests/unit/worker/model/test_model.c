@@ -3,6 +3,7 @@
  * The models against a second, plain computation in double precision, and
  * their gradients against central differences of it.
  */
+#include "client/worker/dots.h"
 #include "client/worker/stage.h"
 #include "tests/unit/suite.h"
 
@@ -23,12 +24,14 @@ noise(uint64_t *state)
     return (double)(int64_t)*state / 9.3e18;
 }
 
+#define TABLES 3u /* at most */
+
 struct fixture {
     struct rps_model *model;
     struct rps_model_input input;
     float *dense, *labels, *probabilities;
-    float *pooled[2], *gradients[2];
-    size_t pooled_floats[2];
+    float *pooled[TABLES], *gradients[TABLES];
+    size_t pooled_floats[TABLES];
 };
 
 static float *
@@ -57,7 +60,7 @@ fixture_fill(struct fixture *fixture, size_t rows, uint64_t seed)
     fixture->probabilities = calloc(rows * model->labels, sizeof(float));
     for (uint32_t t = 0; t < model->table_count; t++) {
         fixture->pooled_floats[t] =
-                rows * model->tables[t].bags * model->tables[t].dim;
+                rows * rps_model_pooled_floats(&model->tables[t]);
         fixture->pooled[t] =
                 noise_floats(fixture->pooled_floats[t], 0.7, &state);
         fixture->gradients[t] =
@@ -74,7 +77,7 @@ fixture_fill(struct fixture *fixture, size_t rows, uint64_t seed)
 static void
 fixture_drop(struct fixture *fixture)
 {
-    for (uint32_t t = 0; t < 2; t++) {
+    for (uint32_t t = 0; t < TABLES; t++) {
         free(fixture->pooled[t]);
         free(fixture->gradients[t]);
     }
@@ -85,21 +88,47 @@ fixture_drop(struct fixture *fixture)
     memset(fixture, 0, sizeof(*fixture));
 }
 
+/* A model looks at bags and dims alone: which fields a bag has is layout.c's.
+ */
 static struct rps_model *
-dlrm_make(uint32_t dense, uint32_t fields)
+dlrm_of(uint32_t dense, const struct rps_model_table *tables, uint32_t count)
 {
     struct rps_model_shape shape = {.dense = dense,
-            .fields = fields,
-            .emb_dim = 5,
-            .bottom_count = 2,
-            .bottom = {7, 5},
-            .top_count = 3,
-            .top = {9, 6, 1}};
+            .bottom = {.count = 2, .widths = {7, 5}},
+            .top = {.count = 3, .widths = {9, 6, 1}},
+            .table_count = count,
+            .tables = tables};
     struct rps_model *model = NULL;
     struct rps_error error;
 
     ck_assert_int_eq(rps_dlrm_create(&model, &shape, &error), RPS_OK);
     rps_model_start_values(model, 11);
+    return model;
+}
+
+static struct rps_model *
+dlrm_make(uint32_t dense, uint32_t fields)
+{
+    const struct rps_model_table emb = {
+            .name = "emb", .dim = 5, .bags = fields};
+
+    return dlrm_of(dense, &emb, 1);
+}
+
+static struct rps_model *
+demo_make(void)
+{
+    static const struct rps_model_table tables[] = {
+            {.name = "user_table", .dim = 32, .bags = 1},
+            {.name = "item_table", .dim = 8, .bags = 1}};
+    const struct rps_model_shape shape = {
+            .trunk = {.count = 4, .widths = {1024, 512, 256, 128}},
+            .table_count = 2,
+            .tables = tables};
+    struct rps_model *model = NULL;
+
+    ck_assert_int_eq(rps_little_demo_create(&model, &shape, NULL), RPS_OK);
+    rps_model_start_values(model, 3);
     return model;
 }
 
@@ -150,13 +179,38 @@ bce(double logit, double label)
            (1.0 - label) * log(1.0 / (1.0 + exp(logit)));
 }
 
+/* The vectors of one table's bags: its rows, or its matrix times them. */
+static uint32_t
+table_vectors(const struct fixture *fixture, uint32_t t, size_t row,
+        double (*vectors)[5])
+{
+    const struct rps_model_table *table = &fixture->model->tables[t];
+    const float *at = fixture->pooled[t] + row * rps_model_pooled_floats(table);
+    const struct rps_variable *matrix;
+    char name[64];
+
+    snprintf(name, sizeof(name), "proj.%s.weight", table->name);
+    matrix = variable(fixture->model, name);
+    ck_assert_int_eq(matrix != NULL, table->dim != 5);
+    for (uint32_t b = 0; b < table->bags; b++, at += table->dim) {
+        for (uint32_t o = 0; o < 5; o++) {
+            vectors[b][o] = matrix == NULL ? (double)at[o] : 0.0;
+            for (uint32_t k = 0; matrix != NULL && k < table->dim; k++) {
+                vectors[b][o] += (double)matrix->values[o * table->dim + k] *
+                                 (double)at[k];
+            }
+        }
+    }
+    return table->bags;
+}
+
 static double
 dlrm_row(const struct fixture *fixture, size_t row, double *logit_out)
 {
     const struct rps_model *model = fixture->model;
-    const uint32_t dim = 5, n = model->shape.fields + 1;
+    const uint32_t dim = 5;
     double vectors[16][5], x[256];
-    uint32_t width = model->shape.dense, at = dim;
+    uint32_t width = model->shape.dense, at = dim, n = 1;
 
     for (uint32_t d = 0; d < width; d++) {
         x[d] = (double)fixture->dense[row * width + d];
@@ -164,12 +218,8 @@ dlrm_row(const struct fixture *fixture, size_t row, double *logit_out)
     linear(model, "bot", 0, x, &width, 1);
     linear(model, "bot", 2, x, &width, 1);
     memcpy(vectors[0], x, sizeof(vectors[0]));
-    for (uint32_t i = 1; i < n; i++) {
-        for (uint32_t k = 0; k < dim; k++) {
-            vectors[i][k] =
-                    (double)fixture
-                            ->pooled[0][(row * (n - 1) + i - 1) * dim + k];
-        }
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        n += table_vectors(fixture, t, row, vectors + n);
     }
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = 0; j < i; j++) {
@@ -302,13 +352,127 @@ START_TEST(dlrm_without_dense_features_learns_a_constant_vector)
 }
 END_TEST
 
-START_TEST(little_demo_equals_the_book_in_loss_and_slopes)
+START_TEST(tables_of_other_dims_are_projected_and_equal_the_book)
 {
-    struct fixture fixture = {0};
+    static const size_t rows[] = {1, 64, 130};
+    static const struct rps_model_table tables[] = {
+            {.name = "narrow", .dim = 2, .bags = 3},
+            {.name = "same", .dim = 5, .bags = 1},
+            {.name = "wide", .dim = 9, .bags = 2}};
+    struct fixture fixture = {.model = dlrm_of(3, tables, 3)};
+    const struct rps_variable *matrix =
+            variable(fixture.model, "proj.wide.weight");
+
+    ck_assert_uint_eq(matrix->shape[0], 5);
+    ck_assert_uint_eq(matrix->shape[1], 9);
+    fixture_fill(&fixture, rows[_i], 15 + (uint64_t)_i);
+    check_all(&fixture, 40);
+    fixture_drop(&fixture);
+}
+END_TEST
+
+/* The sums of dots.h as they stand there. */
+static void
+dots_by_the_book(const struct rps_dots_shape *shape, const float *v, float *z)
+{
+    for (uint32_t i = 1; i < shape->n; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            float sum = 0.0f;
+
+            for (uint32_t k = 0; k < shape->width; k++) {
+                sum += v[i * shape->stride + k] * v[j * shape->stride + k];
+            }
+            *z++ = sum;
+        }
+    }
+}
+
+static void
+back_by_the_book(const struct rps_dots_shape *shape, const float *v,
+        const float *dz, float *g)
+{
+    for (uint32_t i = 0; i < shape->n; i++) {
+        for (uint32_t k = 0; k < shape->stride; k++) {
+            float sum = 0.0f;
+
+            for (uint32_t j = 0; j < shape->n; j++) {
+                const uint32_t high = i > j ? i : j, low = i > j ? j : i;
+
+                if (i != j) {
+                    sum += dz[high * (high - 1) / 2 + low] *
+                           v[j * shape->stride + k];
+                }
+            }
+            g[i * shape->stride + k] = sum;
+        }
+    }
+}
+
+START_TEST(dots_have_the_same_bits_in_every_set)
+{
+    static const uint32_t sizes[][2] = {
+            {1, 1}, {2, 16}, {5, 3}, {16, 16}, {17, 15}, {27, 16}, {40, 33}};
+    const struct rps_dots_shape shape =
+            rps_dots_shape_of(sizes[_i][0], sizes[_i][1]);
+    const size_t cells = (size_t)shape.n * shape.stride;
+    const size_t pairs = (size_t)shape.n * (shape.n - 1) / 2;
+    uint64_t state = 3;
+    float *v = noise_floats(cells, 1.0, &state);
+    float *dz = noise_floats(pairs, 1.0, &state);
+    float *z = calloc(pairs + RPS_DOTS_LANES + 1, sizeof(float));
+    float *g = calloc(cells, sizeof(float));
+    float *columns = calloc((size_t)shape.stride * shape.room, sizeof(float));
+    float *want = calloc(pairs + 1, sizeof(float));
+    float *back = calloc(cells, sizeof(float));
+    struct rps_dots sets[3];
+    const size_t count = rps_dots_sets(sets);
+
+    for (size_t i = 0; i < cells; i++) {
+        v[i] = i % shape.stride < shape.width ? v[i] : 0.0f;
+    }
+    dots_by_the_book(&shape, v, want);
+    back_by_the_book(&shape, v, dz, back);
+    for (size_t s = 0; s < count; s++) {
+        z[pairs + RPS_DOTS_LANES] = 7.0f;
+        sets[s].forward(&shape, v, columns, z);
+        sets[s].backward(&shape, v, dz, g);
+        ck_assert_msg(
+                memcmp(z, want, pairs * sizeof(float)) == 0, "%s", sets[s].isa);
+        ck_assert_msg(
+                memcmp(g, back, cells * sizeof(float)) == 0, "%s", sets[s].isa);
+        ck_assert_float_eq(z[pairs + RPS_DOTS_LANES], 7.0f);
+    }
+    free(v);
+    free(dz);
+    free(z);
+    free(g);
+    free(columns);
+    free(want);
+    free(back);
+}
+END_TEST
+
+START_TEST(a_table_may_not_be_named_as_a_variable)
+{
+    const struct rps_model_table table = {
+            .name = "top.0.bias", .dim = 5, .bags = 2};
+    const struct rps_model_shape shape = {.bottom = {.count = 1, .widths = {5}},
+            .top = {.count = 1, .widths = {1}},
+            .table_count = 1,
+            .tables = &table};
+    struct rps_model *model;
     struct rps_error error;
 
-    ck_assert_int_eq(rps_little_demo_create(&fixture.model, &error), RPS_OK);
-    rps_model_start_values(fixture.model, 3);
+    ck_assert_int_eq(rps_dlrm_create(&model, &shape, &error), RPS_E_INVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "table top.0.bias"));
+    ck_assert_ptr_null(model);
+}
+END_TEST
+
+START_TEST(little_demo_equals_the_book_in_loss_and_slopes)
+{
+    struct fixture fixture = {.model = demo_make()};
+
     fixture_fill(&fixture, 3, 21);
     check_all(&fixture, 4);
     fixture_drop(&fixture);
@@ -328,7 +492,7 @@ rows_of(const struct fixture *fixture, size_t first, size_t end)
 
     for (uint32_t t = 0; t < model->table_count; t++) {
         part.pooled[t] = fixture->pooled[t] +
-                         first * model->tables[t].bags * model->tables[t].dim;
+                         first * rps_model_pooled_floats(&model->tables[t]);
     }
     return part;
 }
@@ -361,13 +525,19 @@ check_bits(struct fixture *fixture, size_t batch)
 START_TEST(probabilities_have_the_same_bits_in_any_batch_size)
 {
     static const size_t sizes[] = {1, 7, 64, 100, 128};
+    static const struct rps_model_table tables[] = {
+            {.name = "wide", .dim = 24, .bags = 7},
+            {.name = "same", .dim = 5, .bags = 2}};
     struct fixture fixture = {.model = dlrm_make(13, 9)};
 
     fixture_fill(&fixture, ROWS_MAX, 17);
     check_bits(&fixture, sizes[_i]);
     fixture_drop(&fixture);
-    ck_assert_int_eq(rps_little_demo_create(&fixture.model, NULL), RPS_OK);
-    rps_model_start_values(fixture.model, 3);
+    fixture.model = dlrm_of(13, tables, 2);
+    fixture_fill(&fixture, ROWS_MAX, 19);
+    check_bits(&fixture, sizes[_i]);
+    fixture_drop(&fixture);
+    fixture.model = demo_make();
     fixture_fill(&fixture, ROWS_MAX, 18);
     check_bits(&fixture, sizes[_i]);
     fixture_drop(&fixture);
@@ -406,38 +576,29 @@ START_TEST(start_values_follow_their_law_and_depend_on_seed_and_name)
 }
 END_TEST
 
-START_TEST(dlrm_without_fields_is_refused)
+START_TEST(more_pairs_than_the_top_mlp_takes_are_refused)
 {
-    struct rps_model_shape shape = {.dense = 3,
-            .emb_dim = 1,
-            .bottom_count = 1,
-            .bottom = {1},
-            .top_count = 1,
-            .top = {1}};
+    const struct rps_model_table table = {
+            .name = "emb", .dim = 1, .bags = 4000};
+    const struct rps_model_shape shape = {.dense = 3,
+            .bottom = {.count = 1, .widths = {1}},
+            .top = {.count = 1, .widths = {1}},
+            .table_count = 1,
+            .tables = &table};
     struct rps_model *model;
     struct rps_error error;
 
-    ck_assert_int_eq(rps_dlrm_create(&model, &shape, &error), RPS_E_INVAL);
-    ck_assert_ptr_nonnull(strstr(error.text, "no sparse field"));
-    shape.fields = 4000;
     ck_assert_int_eq(rps_dlrm_create(&model, &shape, &error), RPS_E_LIMIT);
+    ck_assert_ptr_nonnull(strstr(error.text, "4000 bags"));
 }
 END_TEST
 
 /* Any one NaN of the input reaches the loss, whatever ReLU is between. */
 START_TEST(a_nan_in_the_input_makes_the_loss_nan)
 {
-    struct fixture fixture = {0};
-    struct rps_error error;
+    struct fixture fixture = {.model = _i == 0 ? dlrm_make(3, 4) : demo_make()};
     double loss = 0.0;
 
-    if (_i == 0) {
-        fixture.model = dlrm_make(3, 4);
-    } else {
-        ck_assert_int_eq(
-                rps_little_demo_create(&fixture.model, &error), RPS_OK);
-        rps_model_start_values(fixture.model, 11);
-    }
     fixture_fill(&fixture, 70, 5);
     fixture.pooled[0][fixture.pooled_floats[0] / 2] = NAN;
     rps_model_run(fixture.model, &fixture.input, fixture.probabilities, &loss);
@@ -460,7 +621,11 @@ main(void)
             tcase, probabilities_have_the_same_bits_in_any_batch_size, 0, 5);
     tcase_add_test(
             tcase, start_values_follow_their_law_and_depend_on_seed_and_name);
-    tcase_add_test(tcase, dlrm_without_fields_is_refused);
+    tcase_add_loop_test(
+            tcase, tables_of_other_dims_are_projected_and_equal_the_book, 0, 3);
+    tcase_add_loop_test(tcase, dots_have_the_same_bits_in_every_set, 0, 7);
+    tcase_add_test(tcase, a_table_may_not_be_named_as_a_variable);
+    tcase_add_test(tcase, more_pairs_than_the_top_mlp_takes_are_refused);
     tcase_add_loop_test(tcase, a_nan_in_the_input_makes_the_loss_nan, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -40,6 +40,7 @@ read_flags(const char *const *flags, const char *data,
 START_TEST(defaults_are_the_documented_ones)
 {
     static const char *const none[] = {NULL};
+    const struct rps_table_config *emb;
     struct rps_options options;
     struct rps_settings settings;
     struct rps_error error;
@@ -47,26 +48,30 @@ START_TEST(defaults_are_the_documented_ones)
     ck_assert_int_eq(
             read_flags(none, synthetic, &options, &settings, &error), RPS_OK);
     ck_assert_int_eq(settings.task, RPS_TASK_TRAIN);
-    ck_assert_int_eq(settings.model, RPS_MODEL_DLRM);
-    ck_assert_uint_eq(settings.shape.emb_dim, 16);
-    ck_assert_uint_eq(settings.shape.bottom_count, 2);
-    ck_assert_uint_eq(settings.shape.bottom[0], 64);
-    ck_assert_uint_eq(settings.shape.bottom[1], 16);
-    ck_assert_uint_eq(settings.shape.top_count, 2);
-    ck_assert_uint_eq(settings.shape.top[0], 64);
-    ck_assert_uint_eq(settings.shape.top[1], 1);
-    ck_assert_int_eq(settings.sparse.optimizer, RPS_OPTIMIZER_ADAGRAD);
-    ck_assert_double_eq(settings.sparse.learning_rate, 0.02);
-    ck_assert_float_eq(settings.sparse.accumulator, 0.1f);
-    ck_assert_int_eq(settings.dense.optimizer, RPS_OPTIMIZER_ADAM);
-    ck_assert_double_eq(settings.dense.learning_rate, 0.001);
-    ck_assert_int_eq(settings.initializer, RPS_INITIALIZER_UNIFORM);
-    ck_assert_float_eq(settings.initializer_low, -0.05f);
-    ck_assert_float_eq(settings.initializer_high, 0.05f);
+    ck_assert_int_eq(settings.model.kind, RPS_MODEL_DLRM);
+    ck_assert_uint_eq(settings.model.bottom.count, 2);
+    ck_assert_uint_eq(settings.model.bottom.widths[0], 64);
+    ck_assert_uint_eq(settings.model.bottom.widths[1], 16);
+    ck_assert_uint_eq(settings.model.top.count, 2);
+    ck_assert_uint_eq(settings.model.top.widths[0], 64);
+    ck_assert_uint_eq(settings.model.top.widths[1], 1);
+    ck_assert_uint_eq(settings.model.table_count, 1);
+    emb = &settings.model.tables[0];
+    ck_assert_str_eq(emb->spec.name, "emb");
+    ck_assert_uint_eq(emb->spec.dim, 16);
+    ck_assert_int_eq(emb->spec.optimizer, RPS_OPTIMIZER_ADAGRAD);
+    ck_assert_double_eq(emb->learning_rate, 0.02);
+    ck_assert_float_eq(emb->spec.initial_accumulator, 0.1f);
+    ck_assert_int_eq(emb->spec.initializer, RPS_INITIALIZER_UNIFORM);
+    ck_assert_float_eq(emb->spec.initializer_low, -0.05f);
+    ck_assert_float_eq(emb->spec.initializer_high, 0.05f);
+    ck_assert_int_eq(settings.model.dense.optimizer, RPS_OPTIMIZER_ADAM);
+    ck_assert_double_eq(settings.model.dense_learning_rate, 0.001);
     ck_assert_int_eq(settings.terms.mode, RPS_MODE_SYNC);
     ck_assert_int_eq(settings.terms.combine, RPS_COMBINE_SUM);
     ck_assert_uint_eq(settings.replicas, 1);
     ck_assert(settings.is_chief && !settings.restore && !settings.has_test);
+    rps_settings_finish(&settings);
     rps_options_finish(&options);
 }
 END_TEST
@@ -76,18 +81,21 @@ START_TEST(every_optimizer_and_normal_starts_can_be_named)
     static const char *const flags[] = {"--sparse-optimizer=ftrl",
             "--dense-optimizer=adamw", "--sparse-accumulator=0.5",
             "--sparse-init=truncated_normal:-0.01,0.02", NULL};
+    const rps_table_spec *emb;
     struct rps_options options;
     struct rps_settings settings;
     struct rps_error error;
 
     ck_assert_int_eq(
             read_flags(flags, synthetic, &options, &settings, &error), RPS_OK);
-    ck_assert_int_eq(settings.sparse.optimizer, RPS_OPTIMIZER_FTRL);
-    ck_assert_float_eq(settings.sparse.accumulator, 0.5f);
-    ck_assert_int_eq(settings.dense.optimizer, RPS_OPTIMIZER_ADAMW);
-    ck_assert_int_eq(settings.initializer, RPS_INITIALIZER_TRUNCATED_NORMAL);
-    ck_assert_float_eq(settings.initializer_low, -0.01f);
-    ck_assert_float_eq(settings.initializer_high, 0.02f);
+    emb = &settings.model.tables[0].spec;
+    ck_assert_int_eq(emb->optimizer, RPS_OPTIMIZER_FTRL);
+    ck_assert_float_eq(emb->initial_accumulator, 0.5f);
+    ck_assert_int_eq(settings.model.dense.optimizer, RPS_OPTIMIZER_ADAMW);
+    ck_assert_int_eq(emb->initializer, RPS_INITIALIZER_TRUNCATED_NORMAL);
+    ck_assert_float_eq(emb->initializer_low, -0.01f);
+    ck_assert_float_eq(emb->initializer_high, 0.02f);
+    rps_settings_finish(&settings);
     rps_options_finish(&options);
 }
 END_TEST
@@ -168,6 +176,7 @@ START_TEST(options_that_contradict_are_refused_by_name)
             RPS_E_INVAL);
     ck_assert_msg(strstr(error.text, refusal->words) != NULL,
             "\"%s\" is not in: %s", refusal->words, error.text);
+    rps_settings_finish(&settings);
     rps_options_finish(&options);
 }
 END_TEST
@@ -209,6 +218,7 @@ START_TEST(task_follows_from_role_and_options)
         ck_assert_uint_eq(settings.rank, (unsigned)want->rank);
         ck_assert_int_eq(settings.is_chief, want->is_chief);
     }
+    rps_settings_finish(&settings);
     rps_options_finish(&options);
 }
 END_TEST
@@ -226,11 +236,13 @@ START_TEST(roles_that_cannot_train_are_refused)
     ck_assert_int_eq(read_flags(ps, synthetic, &options, &settings, &error),
             RPS_E_INVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "recpsd"));
+    rps_settings_finish(&settings);
     rps_options_finish(&options);
     ck_assert_int_eq(
             read_flags(evaluator, synthetic, &options, &settings, &error),
             RPS_E_INVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "test rows"));
+    rps_settings_finish(&settings);
     rps_options_finish(&options);
 }
 END_TEST

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define RPS_DOTS_SET rps_dots_avx512
+#define RPS_DOTS_ISA "avx512"
+#include "client/worker/dots_body.h"

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define RPS_DOTS_SET rps_dots_scalar
+#define RPS_DOTS_ISA "scalar"
+#include "client/worker/dots_body.h"
