@@ -8,6 +8,8 @@
 #include "base/spec.h"
 #include "client/call.h"
 
+#include <recps/rows.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

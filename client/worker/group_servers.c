@@ -4,6 +4,8 @@
 #include "client/worker/group_impl.h"
 #include "embedding/table.h"
 
+#include <recps/rows.h>
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>

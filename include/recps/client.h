@@ -192,14 +192,6 @@ typedef struct rps_assign {
     const uint32_t *meta; /**< [key_count] last | uses << 24, or NULL: 0 */
 } rps_assign;
 
-/** The same, read: room for what rps_read_rows() finds. */
-typedef struct rps_rows {
-    uint64_t *keys;
-    float *rows;    /**< [max][dim] */
-    float *slots;   /**< [max][slot floats], or NULL: not wanted */
-    uint32_t *meta; /**< last | uses << 24 */
-} rps_rows;
-
 /** Terms of a job, fixed by the chief when it begins. */
 typedef struct rps_terms {
     enum rps_mode mode;
@@ -634,21 +626,6 @@ RPS_API RPS_NODISCARD rps_status rps_hot_keys(rps_client *client,
 RPS_API RPS_NODISCARD rps_status rps_scan_rows(rps_client *client,
         const char *table, rps_scan *scan, size_t max, rps_scanned *rows,
         size_t *count_out);
-
-/**
- * The next rows of a table as rps_assign_rows() takes them, f32; *scan moves
- * on as with rps_scan_rows(). A row that leaves meanwhile may be left out.
- *
- * Shapes:  rows->keys[max], and so on; *count_out of them are filled, as
- *          many as fit a frame; 0: the end.
- * Threads: the client's.
- * Errors:  RPS_E_NOT_FOUND (no such table), RPS_E_INVAL (a scan of another
- *          cluster), RPS_E_UNSUPPORTED (an older server); the usual. On error
- *          *scan stays where it was.
- */
-RPS_API RPS_NODISCARD rps_status rps_read_rows(rps_client *client,
-        const rps_embedding_table *table, rps_scan *scan, size_t max,
-        const rps_rows *rows, size_t *count_out);
 
 /**
  * Chief only: begin the job (again) on every PS. `step` 0 empties the

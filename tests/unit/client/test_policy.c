@@ -7,6 +7,8 @@
 #include "tests/unit/client/servers.h"
 #include "tests/unit/suite.h"
 
+#include <recps/rows.h>
+
 #include <math.h>
 #include <string.h>
 
