@@ -3,6 +3,7 @@
 
 #include "base/terms.h"
 #include "base/text.h"
+#include "client/worker/deterministic.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -291,6 +292,29 @@ read_task(struct rps_settings *settings, struct rps_error *error)
             "--job_name and --task_index");
 }
 
+/* Of a replica; the chief's terms are looked at again when it joins. */
+static rps_status
+check_deterministic(
+        const struct rps_settings *settings, struct rps_error *error)
+{
+    rps_status status = RPS_OK;
+
+    if (!settings->options->deterministic || settings->task != RPS_TASK_TRAIN) {
+        return RPS_OK;
+    }
+    status = rps_deterministic_check_terms(&settings->terms, error);
+    if (status == RPS_OK) {
+        status = rps_deterministic_check_threads(
+                settings->options->blas_threads, error);
+    }
+    for (uint32_t t = 0; status == RPS_OK && t < settings->model.table_count;
+            t++) {
+        status = rps_deterministic_check_table(
+                &settings->model.tables[t].spec, error);
+    }
+    return status;
+}
+
 void
 rps_settings_finish(struct rps_settings *settings)
 {
@@ -335,6 +359,9 @@ rps_settings_read(struct rps_settings *settings,
     }
     if (status == RPS_OK) {
         status = rps_settings_read_dense(settings, error);
+    }
+    if (status == RPS_OK) {
+        status = check_deterministic(settings, error);
     }
     if (status == RPS_OK && settings->task == RPS_TASK_EVALUATOR &&
             !settings->has_test) {

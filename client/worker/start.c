@@ -4,6 +4,7 @@
  * place in the data, the steps that are left.
  */
 #include "base/terms.h"
+#include "client/worker/deterministic.h"
 #include "client/worker/loop.h"
 
 #include <inttypes.h>
@@ -55,6 +56,13 @@ take_terms(struct rps_run *run, const rps_terms *terms)
                 "(rank %u) counts %u: give all of them the same cluster in "
                 "TF_CONFIG, or the same --num-workers",
                 terms->replica_count, own->rank, own->replicas);
+    }
+    if (own->options->deterministic) {
+        rps_status status = rps_deterministic_check_terms(terms, &run->error);
+
+        if (status != RPS_OK) {
+            return status;
+        }
     }
     run->terms = *terms;
     if (own->in_group && terms->mode != RPS_MODE_SYNC) {

@@ -35,53 +35,70 @@ check_rows(struct rps_run *run)
             settings->options->batch_size, settings->replicas);
 }
 
+/* The stages before the model. */
 static rps_status
-open_batches(struct rps_loop *loop)
+open_stages(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     const struct rps_settings *settings = run->settings;
-    const struct rps_batcher_options options = {
-            .end_row = run->train_rows,
-            .batch_rows = (size_t)settings->options->batch_size,
-            .rank = settings->rank,
-            .replicas = settings->replicas,
-            .shuffle = settings->options->shuffle,
-            .seed = settings->options->seed,
+    const struct rps_options *given = settings->options;
+    const struct rps_reader_options options = {
+            .model = run->model,
+            .batches =
+                    {
+                            .end_row = run->train_rows,
+                            .batch_rows = (size_t)given->batch_size,
+                            .rank = settings->rank,
+                            .replicas = settings->replicas,
+                            .shuffle = given->shuffle,
+                            .seed = given->seed,
+                    },
+            .depth = (uint32_t)given->pipeline_depth,
+            .slack = run->terms.mode == RPS_MODE_BOUNDED ? run->terms.staleness
+                                                         : 0,
+            .epoch = loop->position.epoch,
+            .batch = loop->position.batch,
+            .epoch_batches = loop->batches,
+            .done = loop->step,
+            .last_step = loop->last_step,
     };
-    rps_status status = rps_batcher_create(
-            &loop->batcher, run->data, &options, &run->error);
+    rps_status status =
+            rps_reader_create(&loop->reader, run->data, &options, &run->error);
 
-    if (status == RPS_OK && loop->step < loop->last_step) {
-        status = rps_batcher_start(loop->batcher, loop->position.epoch,
-                loop->position.batch, &run->error);
-    }
     run->data_failed = status != RPS_OK;
+    loop->spent.depth = options.depth;
+    loop->fetch = (struct rps_fetch){
+            .tables = &run->tables,
+            .reader = loop->reader,
+            .spent = &loop->spent,
+            .looks_ahead =
+                    rps_server_transport(run->client, 0) != RPS_TRANSPORT_LOCAL,
+    };
     return status;
 }
 
+static void
+close_stages(struct rps_loop *loop)
+{
+    if (loop->reader != NULL) {
+        rps_fetch_cancel(&loop->fetch);
+        loop->spent.reader = rps_reader_times(loop->reader);
+    }
+    rps_reader_destroy(loop->reader);
+    loop->reader = NULL;
+}
+
 static rps_status
-next_batch(struct rps_loop *loop)
+next_turn(struct rps_loop *loop, struct rps_turn **turn_out)
 {
     struct rps_run *run = loop->run;
-    rps_status status = RPS_OK;
+    rps_status status;
 
-    if (loop->position.batch == loop->batches) {
-        loop->position.epoch++;
-        loop->position.batch = 0;
-        status = rps_batcher_start(
-                loop->batcher, loop->position.epoch, 0, &run->error);
-    }
-    if (status == RPS_OK) {
-        status = rps_batcher_next(loop->batcher, &loop->batch, &run->error);
-    }
-    if (status == RPS_E_NOT_FOUND) {
-        status = rps_fail(&run->error, RPS_E_INVAL,
-                "the data ended early in epoch %" PRIu64
-                ": it changed while it was read",
-                loop->position.epoch + 1);
-    }
+    rps_spent_on(&loop->spent, RPS_SPENT_READ);
+    status = rps_reader_take(loop->reader, turn_out, &run->error);
     run->data_failed = status != RPS_OK;
-    loop->position.batch++;
+    loop->position.epoch = (*turn_out)->epoch;
+    loop->position.batch = (*turn_out)->next_batch;
     return status;
 }
 
@@ -151,34 +168,49 @@ run_model(struct rps_loop *loop, struct rps_model_input *input, double *loss)
     return !loop->skipped;
 }
 
-/* Fetch, compute, push. *loss_out is this replica's part. */
+/* What the model wrote goes to every server; rates NULL: nothing does. */
+static rps_status
+push(struct rps_loop *loop, struct rps_turn *turn,
+        const struct rps_rates *rates)
+{
+    struct rps_run *run = loop->run;
+    rps_ticket ticket;
+    rps_status status;
+
+    rps_spent_on(&loop->spent, RPS_SPENT_PUSH);
+    status = rps_tables_push(
+            &run->tables, turn->bags, turn->step, rates, &ticket, &run->error);
+    if (status == RPS_OK) {
+        rps_spent_on(&loop->spent, RPS_SPENT_PUSH_WAIT);
+        status = rps_tables_push_wait(
+                &run->tables, turn->step, ticket, &run->error);
+    }
+    return status;
+}
+
+/* Read, fetch, compute, push. *loss_out is this replica's part. */
 static rps_status
 compute(struct rps_loop *loop, const struct rps_rates *rates, double *loss_out)
 {
-    struct rps_run *run = loop->run;
     struct rps_model_input input;
-    const double dense_rate = rates->dense;
-    rps_status status = next_batch(loop);
+    struct rps_turn *turn;
+    bool finite;
+    rps_status status = next_turn(loop, &turn);
 
+    if (status == RPS_OK) {
+        status = rps_fetch(&loop->fetch, turn, &input, &loop->run->error);
+    }
     if (status != RPS_OK) {
         return status;
     }
-    status = rps_tables_fetch(
-            &run->tables, &loop->batch, true, &input, &run->error);
-    if (status != RPS_OK) {
-        return status;
+    rps_spent_on(&loop->spent, RPS_SPENT_COMPUTE);
+    finite = run_model(loop, &input, loss_out);
+    if (loop->run->group != NULL) {
+        rps_spent_on(&loop->spent, RPS_SPENT_ALLREDUCE);
+        status = rps_group_step(loop->run->group, turn->step, rates->dense,
+                !finite, &loop->run->error);
     }
-    if (!run_model(loop, &input, loss_out)) {
-        rates = NULL;
-    }
-    if (run->group != NULL) {
-        status = rps_group_step(run->group, loop->step + 1, dense_rate,
-                rates == NULL, &run->error);
-        if (status != RPS_OK) {
-            return status;
-        }
-    }
-    return rps_tables_push(&run->tables, loop->step + 1, rates, &run->error);
+    return status == RPS_OK ? push(loop, turn, finite ? rates : NULL) : status;
 }
 
 /* What this replica asks for at the end of the step in hand. */
@@ -261,9 +293,20 @@ obey(struct rps_loop *loop, const rps_decision *decision)
     }
     if (loop->save_at != 0 && loop->step >= loop->save_at) {
         loop->save_at = 0;
+        rps_spent_on(&loop->spent, RPS_SPENT_SAVE);
         return save(loop, loop->step);
     }
     return RPS_OK;
+}
+
+/* Of the client, so far. */
+static uint64_t
+round_trips(const struct rps_run *run)
+{
+    rps_traffic traffic;
+
+    rps_client_traffic(run->client, &traffic);
+    return traffic.round_trips;
 }
 
 /* factor: the loss scale that the step had; 0: none. */
@@ -287,6 +330,7 @@ report_step(struct rps_loop *loop, double own_loss, double factor,
             .loss_scale = factor,
             .skipped = loop->skipped,
             .skipped_steps = loop->scale.skipped,
+            .round_trips = loop->trips_of_step,
             .counted = sync && settings->replicas > 1 ? decision->counted : 0,
     };
 
@@ -304,14 +348,18 @@ report_step(struct rps_loop *loop, double own_loss, double factor,
 static rps_status
 catch_up(struct rps_loop *loop, uint64_t step, const rps_decision *decision)
 {
+    const uint64_t newest =
+            decision->step < loop->last_step ? decision->step : loop->last_step;
     rps_status status = RPS_OK;
+    struct rps_turn *turn;
 
     if (decision->included || loop->left) {
         return RPS_OK;
     }
     loop->uncounted++;
-    for (; status == RPS_OK && step < decision->step; step++) {
-        status = next_batch(loop);
+    for (; status == RPS_OK && step < newest; step++) {
+        status = next_turn(loop, &turn);
+        rps_fetch_drop(&loop->fetch, turn);
     }
     return status;
 }
@@ -336,6 +384,7 @@ one_step(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     const uint64_t step = loop->step + 1;
+    const uint64_t before = round_trips(run);
     rps_decision decision = {0};
     double loss = NAN;
     uint32_t wishes;
@@ -350,13 +399,18 @@ one_step(struct rps_loop *loop)
         return status;
     }
     wishes = wishes_of(loop, step);
+    rps_spent_on(&loop->spent, RPS_SPENT_STEP_END);
     status = rps_step_end(run->client, step, loss, wishes, &decision);
+    rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "end of the step");
     }
     /* leaving last, the chief learns the others' last step */
     loop->step = decision.step > step ? decision.step : step;
     loop->left = (wishes & RPS_WISH_LEAVE) != 0;
+    loop->trips_of_step = round_trips(run) - before;
+    loop->spent.round_trips += loop->trips_of_step;
+    loop->spent.steps++;
     say_if_gone(loop, &decision);
     status = catch_up(loop, step, &decision);
     if (status != RPS_OK) {
@@ -433,6 +487,7 @@ train(struct rps_loop *loop)
         status = loop->step < loop->last_step ? one_step(loop)
                                               : leave_behind(loop);
     }
+    rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
     say_uncounted(loop);
     return status == RPS_OK && loop->run->group != NULL
                    ? rps_group_compare(loop->run->group, &loop->run->error)
@@ -453,8 +508,10 @@ finish(struct rps_loop *loop)
                     steps > 0 ? rps_report_samples_per_second(run->report)
                               : 0.0,
     };
+    struct rps_spent_told told;
     rps_status status = rps_apply(run->client);
 
+    rps_spent_tell(&loop->spent, &told, &end.spent);
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "the last step");
     }
@@ -501,11 +558,12 @@ run_loop(struct rps_loop *loop)
         status = rps_loop_join(loop);
     }
     if (status == RPS_OK) {
-        status = open_batches(loop);
+        status = open_stages(loop);
     }
     if (status == RPS_OK) {
         status = train(loop);
     }
+    close_stages(loop);
     if (status == RPS_OK && run->settings->is_chief) {
         status = finish(loop);
     }
@@ -549,7 +607,5 @@ rps_run_train(struct rps_run *run)
     if (status == RPS_OK) {
         status = run_loop(&loop);
     }
-    rps_batch_finish(&loop.batch);
-    rps_batcher_destroy(loop.batcher);
     return status;
 }

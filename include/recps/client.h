@@ -131,6 +131,11 @@ typedef struct rps_traffic {
     uint64_t requests;
     uint64_t sent_bytes;
     uint64_t received_bytes;
+    /** Waits for an answer that could not overlap: what was waited for had been
+     * begun after the wait before it ended. What a ticket asks of several
+     * servers is one; tickets that are on their way together are one. In
+     * embedded mode they are counted, too, though nothing travels. */
+    uint64_t round_trips;
 } rps_traffic;
 
 /** One table's part of a fused lookup. */

@@ -102,7 +102,7 @@ END_TEST
 
 struct refusal {
     const char *data; /* NULL: no --data */
-    const char *flags[4];
+    const char *flags[7];
     const char *words; /* in the message */
 };
 
@@ -113,6 +113,15 @@ static const struct refusal refusals[] = {
         {synthetic, {"--eval-data=libfm:", NULL},
                 "--eval-data=libfm:: a path is missing"},
         {synthetic, {"--eval-data=x", NULL}, "--eval-data=x"},
+        {synthetic, {"--deterministic", "--mode=async", NULL},
+                "--deterministic needs --mode sync"},
+        {synthetic, {"--deterministic", "--blas-threads=4", NULL},
+                "--blas-threads=4"},
+        {synthetic,
+                {"--deterministic", "--backup-workers=1", "--ps_hosts=a:1",
+                        "--worker_hosts=b:1,c:1", "--job_name=worker",
+                        "--task_index=0", NULL},
+                "--deterministic does not go with --backup-workers=1"},
         {synthetic, {"--train-rows=5", "--eval-data=synthetic:rows=9", NULL},
                 "--train-rows and --eval-data"},
         {synthetic,
