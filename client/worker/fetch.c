@@ -114,6 +114,10 @@ start_rest(const struct rps_fetch *fetch, struct rps_turn *turn,
             return rps_fail(error, RPS_E_NOMEM, "no memory for a batch's rows");
         }
     }
+    if (fetch->tables->settings->in_group) { /* dense variables are here */
+        return start(fetch, lookups, model->table_count, turn->step, ticket_out,
+                error);
+    }
     rps_dense_lookups(&fetch->tables->dense, lookups + model->table_count, 0);
     return start(fetch, lookups, model->table_count + model->variable_count,
             turn->step, ticket_out, error);
