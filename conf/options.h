@@ -107,7 +107,7 @@
   X(RPS_SCOPE_TRAIN, evaluate, BOOL, "false", "", "", "restore and evaluate only") \
   X(RPS_SCOPE_TRAIN, predict, STRING, "", "", "", "restore, write a probability a test row to this file") \
   X(RPS_SCOPE_TRAIN, blas_threads, U64, "1", "threads", "1..1024", "threads of the dense kernels") \
-  X(RPS_SCOPE_TRAIN, pipeline_depth, U64, "4", "batches", "1..64", "batches in hand: one is computed, the others are read and looked up ahead") \
+  X(RPS_SCOPE_TRAIN, pipeline_depth, U64, "3", "batches", "1..64", "batches in hand: one is computed, the others are read and looked up ahead") \
   X(RPS_SCOPE_TRAIN, deterministic, BOOL, "false", "", "", "refuse what lets losses and tables differ between runs: other modes than sync, more BLAS threads, eviction") \
   X(RPS_SCOPE_TRAIN, log_every, U64, "1", "steps", "1..1000000000", "a report line every so many steps") \
   X(RPS_SCOPE_TRAIN, json_log, STRING, "", "", "", "write a JSON line a report to this file") \

@@ -6,10 +6,33 @@
 #include <string.h>
 
 void
-rps_bags_init(struct rps_bags *bags, const struct rps_model_table *table)
+rps_bags_work_finish(struct rps_bags_work *work)
+{
+    free(work->gradients);
+    free(work->pooled);
+    free(work->pooled_gradients);
+    free(work->late);
+    *work = (struct rps_bags_work){0};
+}
+
+float *
+rps_bags_work_reserve(float **floats, size_t *capacity, size_t count)
+{
+    if (*floats == NULL || count > *capacity) {
+        free(*floats);
+        *capacity = count + count / 4 + 1;
+        *floats = malloc(*capacity * sizeof(**floats));
+    }
+    return *floats;
+}
+
+void
+rps_bags_init(struct rps_bags *bags, const struct rps_model_table *table,
+        struct rps_bags_work *work)
 {
     memset(bags, 0, sizeof(*bags));
     bags->table = *table;
+    bags->work = work;
     bags->in_order = true;
     for (uint32_t i = 0; i < table->bag_starts[table->bags]; i++) {
         bags->in_order =
@@ -22,10 +45,8 @@ keys_free(struct rps_bags *bags)
 {
     free(bags->keys);
     free(bags->rows);
-    free(bags->gradients);
     bags->keys = NULL;
     bags->rows = NULL;
-    bags->gradients = NULL;
     bags->key_capacity = 0;
 }
 
@@ -33,11 +54,7 @@ static void
 bags_free(struct rps_bags *bags)
 {
     free(bags->offsets);
-    free(bags->pooled);
-    free(bags->pooled_gradients);
     bags->offsets = NULL;
-    bags->pooled = NULL;
-    bags->pooled_gradients = NULL;
     bags->bag_capacity = 0;
 }
 
@@ -51,18 +68,13 @@ rps_bags_finish(struct rps_bags *bags)
 static bool
 reserve_bags(struct rps_bags *bags, size_t count)
 {
-    const size_t dim = bags->table.dim;
-
     if (count <= bags->bag_capacity && bags->offsets != NULL) {
         return true;
     }
     bags_free(bags);
     bags->offsets = calloc(count + 1, sizeof(*bags->offsets));
-    bags->pooled = calloc(count * dim, sizeof(float));
-    bags->pooled_gradients = calloc(count * dim, sizeof(float));
     bags->bag_capacity = count;
-    return bags->offsets != NULL && bags->pooled != NULL &&
-           bags->pooled_gradients != NULL;
+    return bags->offsets != NULL;
 }
 
 static bool
@@ -77,9 +89,8 @@ reserve_keys(struct rps_bags *bags, size_t count)
     count += count / 4 + 1;
     bags->keys = calloc(count, sizeof(*bags->keys));
     bags->rows = calloc(count * dim, sizeof(float));
-    bags->gradients = calloc(count * dim, sizeof(float));
     bags->key_capacity = count;
-    return bags->keys != NULL && bags->rows != NULL && bags->gradients != NULL;
+    return bags->keys != NULL && bags->rows != NULL;
 }
 
 static size_t
@@ -215,17 +226,39 @@ divide_bags(const struct rps_bags *bags, float *rows)
     }
 }
 
+rps_status
+rps_bags_prepare(struct rps_bags *bags, struct rps_error *error)
+{
+    struct rps_bags_work *work = bags->work;
+    const size_t dim = bags->table.dim;
+    const size_t bag_floats = bags->bag_count * dim;
+    bool good = rps_bags_work_reserve(&work->pooled_gradients,
+                        &work->pooled_gradients_capacity, bag_floats) != NULL;
+
+    if (!bags->one_each) {
+        good = good &&
+               rps_bags_work_reserve(&work->pooled, &work->pooled_capacity,
+                       bag_floats) != NULL &&
+               rps_bags_work_reserve(&work->gradients,
+                       &work->gradients_capacity,
+                       bags->key_count * dim) != NULL;
+    }
+    return good ? RPS_OK
+                : rps_fail(error, RPS_E_NOMEM, "no memory for a batch's rows");
+}
+
 const float *
 rps_bags_pool(struct rps_bags *bags)
 {
+    float *pooled = bags->work->pooled;
     const size_t dim = bags->table.dim;
 
     if (bags->one_each) {
         return bags->rows;
     }
-    memset(bags->pooled, 0, bags->bag_count * dim * sizeof(float));
+    memset(pooled, 0, bags->bag_count * dim * sizeof(float));
     for (size_t b = 0; b < bags->bag_count; b++) {
-        float *sum = bags->pooled + b * dim;
+        float *sum = pooled + b * dim;
 
         for (size_t i = bags->offsets[b]; i < bags->offsets[b + 1]; i++) {
             const float *row = bags->rows + i * dim;
@@ -236,34 +269,36 @@ rps_bags_pool(struct rps_bags *bags)
         }
     }
     if (bags->divides) {
-        divide_bags(bags, bags->pooled);
+        divide_bags(bags, pooled);
     }
-    return bags->pooled;
+    return pooled;
 }
 
 float *
 rps_bags_gradient(struct rps_bags *bags)
 {
-    return bags->pooled_gradients;
+    return bags->work->pooled_gradients;
 }
 
 const float *
 rps_bags_spread(struct rps_bags *bags)
 {
+    float *pooled_gradients = bags->work->pooled_gradients;
+    float *gradients = bags->work->gradients;
     const size_t dim = bags->table.dim;
 
     if (bags->one_each) {
-        return bags->pooled_gradients;
+        return pooled_gradients;
     }
     if (bags->divides) {
-        divide_bags(bags, bags->pooled_gradients);
+        divide_bags(bags, pooled_gradients);
     }
     for (size_t b = 0; b < bags->bag_count; b++) {
-        const float *gradient = bags->pooled_gradients + b * dim;
+        const float *gradient = pooled_gradients + b * dim;
 
         for (size_t i = bags->offsets[b]; i < bags->offsets[b + 1]; i++) {
-            memcpy(bags->gradients + i * dim, gradient, dim * sizeof(float));
+            memcpy(gradients + i * dim, gradient, dim * sizeof(float));
         }
     }
-    return bags->gradients;
+    return gradients;
 }

@@ -16,29 +16,50 @@
 
 #include <stdbool.h>
 
+/** What the batch that is computed needs beside its rows: the same memory for
+ * every batch of a table, so that those read ahead stay small. */
+struct rps_bags_work {
+    float *gradients;          /* [key_count][dim], to push */
+    float *pooled;             /* [bag_count][dim] */
+    float *pooled_gradients;   /* [bag_count][dim] */
+    float *late;               /* [late keys][dim], fetched (late.h) */
+    size_t gradients_capacity; /* floats */
+    size_t pooled_capacity;
+    size_t pooled_gradients_capacity;
+    size_t late_capacity;
+};
+
 struct rps_bags {
     struct rps_model_table table;
-    bool in_order; /* its fields stand side by side in the data */
+    struct rps_bags_work *work; /* borrowed; the loop's, not the reader's */
+    bool in_order;              /* its fields stand side by side in the data */
     size_t bag_count;
     size_t key_count;
     bool one_each; /* every bag has one key: rows are the bags */
     bool divides;  /* mean or sqrtn, and a bag has several keys */
     size_t bag_capacity;
     size_t key_capacity;
-    uint64_t *keys;          /* [key_count] */
-    uint32_t *offsets;       /* [bag_count + 1] */
-    float *rows;             /* [key_count][dim], fetched */
-    float *gradients;        /* [key_count][dim], to push */
-    float *pooled;           /* [bag_count][dim] */
-    float *pooled_gradients; /* [bag_count][dim] */
+    uint64_t *keys;    /* [key_count]; the batch's, unchanged */
+    uint32_t *offsets; /* [bag_count + 1] */
+    float *rows;       /* [key_count][dim], fetched */
 };
 
-void rps_bags_init(struct rps_bags *bags, const struct rps_model_table *table);
+/** A zeroed one is fine. */
+void rps_bags_work_finish(struct rps_bags_work *work);
+
+/** Room for `count` floats, which are not kept. NULL: no memory. */
+float *rps_bags_work_reserve(float **floats, size_t *capacity, size_t count);
+
+void rps_bags_init(struct rps_bags *bags, const struct rps_model_table *table,
+        struct rps_bags_work *work);
 void rps_bags_finish(struct rps_bags *bags);
 
 /** Take the table's keys out of the batch's real rows. */
 rps_status rps_bags_take(struct rps_bags *bags, const struct rps_batch *batch,
         struct rps_error *error);
+
+/** Room in the work memory for what follows. NOMEM. */
+rps_status rps_bags_prepare(struct rps_bags *bags, struct rps_error *error);
 
 /** Pool the fetched rows. Returns [bag_count][dim]. */
 const float *rps_bags_pool(struct rps_bags *bags);

@@ -79,19 +79,27 @@ look_all_ahead(const struct rps_fetch *fetch, struct rps_error *error)
 
 /* --- with the decision --------------------------------------------------- */
 
-/* Late rows where the early ones were asked for; all rows else. */
-static rps_lookup
-rest_of_table(const struct rps_fetch *fetch, struct rps_turn *turn, uint32_t t)
+/* Late rows where the early ones were asked for, all rows else. NOMEM. */
+static rps_status
+rest_of_table(const struct rps_fetch *fetch, struct rps_turn *turn, uint32_t t,
+        rps_lookup *lookup)
 {
-    const bool late = turn->ahead.id != 0;
-    const struct rps_bags *bags = &turn->bags[t];
+    struct rps_bags *bags = &turn->bags[t];
+    const size_t late = turn->late[t].count;
 
-    return (rps_lookup){
+    *lookup = (rps_lookup){
             .table = fetch->tables->sparse[t],
-            .keys = late ? turn->late[t].keys : bags->keys,
-            .key_count = late ? turn->late[t].count : bags->key_count,
-            .rows = late ? turn->late[t].rows : bags->rows,
+            .keys = bags->keys,
+            .key_count = bags->key_count,
+            .rows = bags->rows,
     };
+    if (turn->ahead.id != 0) {
+        lookup->keys = turn->late[t].keys;
+        lookup->key_count = late;
+        lookup->rows = rps_bags_work_reserve(&bags->work->late,
+                &bags->work->late_capacity, late * bags->table.dim);
+    }
+    return lookup->rows != NULL ? RPS_OK : RPS_E_NOMEM;
 }
 
 static rps_status
@@ -102,7 +110,9 @@ start_rest(const struct rps_fetch *fetch, struct rps_turn *turn,
     rps_lookup lookups[ENTRIES_MAX];
 
     for (uint32_t t = 0; t < model->table_count; t++) {
-        lookups[t] = rest_of_table(fetch, turn, t);
+        if (rest_of_table(fetch, turn, t, &lookups[t]) != RPS_OK) {
+            return rps_fail(error, RPS_E_NOMEM, "no memory for a batch's rows");
+        }
     }
     if (fetch->tables->settings->in_group) { /* dense variables are here */
         return start(fetch, lookups, model->table_count, turn->step, ticket_out,
@@ -152,7 +162,8 @@ rps_fetch(struct rps_fetch *fetch, struct rps_turn *turn,
     rps_spent_on(fetch->spent, RPS_SPENT_LOOKUP);
     status = fetch_rows(fetch, turn, error);
     if (status == RPS_OK) {
-        rps_tables_input(fetch->tables, &turn->batch, turn->bags, true, input);
+        status = rps_tables_input(
+                fetch->tables, &turn->batch, turn->bags, true, input, error);
     }
     return status;
 }

@@ -9,7 +9,6 @@ rps_late_finish(struct rps_late *late)
 {
     free(late->positions);
     free(late->keys);
-    free(late->rows);
     free(late->early_keys);
     *late = (struct rps_late){0};
 }
@@ -25,11 +24,10 @@ reserve(struct rps_late *late, const struct rps_bags *bags)
     rps_late_finish(late);
     late->positions = malloc(count * sizeof(*late->positions));
     late->keys = malloc(count * sizeof(*late->keys));
-    late->rows = malloc(count * bags->table.dim * sizeof(*late->rows));
     late->early_keys = malloc(count * sizeof(*late->early_keys));
     late->capacity = count;
     return late->positions != NULL && late->keys != NULL &&
-           late->rows != NULL && late->early_keys != NULL;
+           late->early_keys != NULL;
 }
 
 /* Each of the 2^64 is a legal key: one that this batch has not. */
@@ -79,7 +77,7 @@ rps_late_place(const struct rps_late *late, struct rps_bags *bags)
     const size_t dim = bags->table.dim;
 
     for (size_t i = 0; i < late->count; i++) {
-        memcpy(bags->rows + late->positions[i] * dim, late->rows + i * dim,
-                dim * sizeof(float));
+        memcpy(bags->rows + late->positions[i] * dim,
+                bags->work->late + i * dim, dim * sizeof(float));
     }
 }

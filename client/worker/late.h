@@ -20,7 +20,6 @@ struct rps_late {
     size_t capacity;      /* of them; of early_keys, too */
     uint32_t *positions;  /* [count], ascending */
     uint64_t *keys;       /* [count] */
-    float *rows;          /* [count][dim] */
     uint64_t *early_keys; /* the bags' keys, `padding` in late places */
     uint64_t padding;     /* none of the bags' keys */
 };
@@ -36,7 +35,7 @@ rps_status rps_late_split(struct rps_late *late, const struct rps_bags *bags,
         const struct rps_recent *recent, uint64_t since, uint64_t step,
         struct rps_error *error);
 
-/** The late rows are here: to their places among the bags' rows. */
+/** The late rows are in the bags' work memory: to their places. */
 void rps_late_place(const struct rps_late *late, struct rps_bags *bags);
 
 #endif /* RPS_WORKER_LATE_H */

@@ -238,7 +238,7 @@ rps_reader_create(struct rps_reader **reader_out, struct rps_dataset *dataset,
                      ? open_data(reader, dataset, error)
                      : rps_fail(error, RPS_E_NOMEM, "no memory for batches");
     for (uint32_t i = 0; status == RPS_OK && i < reader->places; i++) {
-        rps_turn_init(&reader->turns[i], options->model);
+        rps_turn_init(&reader->turns[i], options->model, options->work);
     }
     if (status == RPS_OK && options->depth > 1) {
         status = start_thread(reader, error);

@@ -17,7 +17,8 @@
 struct rps_reader;
 
 struct rps_reader_options {
-    const struct rps_model *model;      /* borrowed, its tables alone */
+    const struct rps_model *model; /* borrowed, its tables alone */
+    struct rps_bags_work *work;    /* [tables], of the turns' bags; borrowed */
     struct rps_batcher_options batches; /* this replica's; other_keys is set
                                          * as the depth needs it */
     uint32_t depth; /* turns in hand: one is computed, the rest ahead */

@@ -19,7 +19,7 @@ rps_tables_init(struct rps_tables *tables, rps_client *client,
     tables->model = model;
     tables->settings = settings;
     for (uint32_t t = 0; t < model->table_count; t++) {
-        rps_bags_init(&tables->bags[t], &model->tables[t]);
+        rps_bags_init(&tables->bags[t], &model->tables[t], &tables->work[t]);
     }
     return rps_dense_init(&tables->dense, model, settings, error);
 }
@@ -29,6 +29,7 @@ rps_tables_finish(struct rps_tables *tables)
 {
     for (uint32_t t = 0; t < RPS_MODEL_TABLES_MAX; t++) {
         rps_bags_finish(&tables->bags[t]);
+        rps_bags_work_finish(&tables->work[t]);
     }
     rps_dense_finish(&tables->dense);
 }
@@ -296,24 +297,33 @@ rps_tables_fetch(struct rps_tables *tables, const struct rps_batch *batch,
         status = lookup(tables, lookups, model->table_count, error);
     }
     if (status == RPS_OK) {
-        rps_tables_input(tables, batch, tables->bags, false, input);
+        status = rps_tables_input(
+                tables, batch, tables->bags, false, input, error);
     }
     return status;
 }
 
-void
+rps_status
 rps_tables_input(const struct rps_tables *tables, const struct rps_batch *batch,
-        struct rps_bags *bags, bool training, struct rps_model_input *input)
+        struct rps_bags *bags, bool training, struct rps_model_input *input,
+        struct rps_error *error)
 {
+    rps_status status = RPS_OK;
+
     memset(input, 0, sizeof(*input));
     input->rows = batch->rows;
     input->dense = batch->dense;
     input->labels = batch->labels;
-    for (uint32_t t = 0; t < tables->model->table_count; t++) {
-        input->pooled[t] = rps_bags_pool(&bags[t]);
-        input->pooled_gradients[t] =
-                training ? rps_bags_gradient(&bags[t]) : NULL;
+    for (uint32_t t = 0; status == RPS_OK && t < tables->model->table_count;
+            t++) {
+        status = rps_bags_prepare(&bags[t], error);
+        if (status == RPS_OK) {
+            input->pooled[t] = rps_bags_pool(&bags[t]);
+            input->pooled_gradients[t] =
+                    training ? rps_bags_gradient(&bags[t]) : NULL;
+        }
     }
+    return status;
 }
 
 /* Fill one entry a table and a variable. Returns how many. */

@@ -15,6 +15,7 @@ struct rps_tables {
     const struct rps_settings *settings;
     struct rps_dense dense;
     struct rps_bags bags[RPS_MODEL_TABLES_MAX]; /* of evaluations */
+    struct rps_bags_work work[RPS_MODEL_TABLES_MAX];
     rps_embedding_table *sparse[RPS_MODEL_TABLES_MAX];
 };
 
@@ -51,10 +52,10 @@ rps_status rps_tables_fetch(struct rps_tables *tables,
         const struct rps_batch *batch, struct rps_model_input *input,
         struct rps_error *error);
 
-/** A batch whose rows are in its bags, as the model takes it. */
-void rps_tables_input(const struct rps_tables *tables,
+/** A batch whose rows are in its bags, as the model takes it. NOMEM. */
+rps_status rps_tables_input(const struct rps_tables *tables,
         const struct rps_batch *batch, struct rps_bags *bags, bool training,
-        struct rps_model_input *input);
+        struct rps_model_input *input, struct rps_error *error);
 
 /** Begin the push of what the model wrote as step `step`; rates NULL: push
  * nothing, which every step of a replica needs at least. */

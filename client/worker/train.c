@@ -44,6 +44,7 @@ open_stages(struct rps_loop *loop)
     const struct rps_options *given = settings->options;
     const struct rps_reader_options options = {
             .model = run->model,
+            .work = run->tables.work,
             .batches =
                     {
                             .end_row = run->train_rows,

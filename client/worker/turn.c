@@ -4,11 +4,12 @@
 #include <string.h>
 
 void
-rps_turn_init(struct rps_turn *turn, const struct rps_model *model)
+rps_turn_init(struct rps_turn *turn, const struct rps_model *model,
+        struct rps_bags_work *work)
 {
     memset(turn, 0, sizeof(*turn));
     for (uint32_t t = 0; t < model->table_count; t++) {
-        rps_bags_init(&turn->bags[t], &model->tables[t]);
+        rps_bags_init(&turn->bags[t], &model->tables[t], &work[t]);
     }
 }
 

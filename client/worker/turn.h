@@ -24,7 +24,8 @@ struct rps_turn {
     rps_ticket ahead; /* of the early keys' lookup; id 0: none */
 };
 
-void rps_turn_init(struct rps_turn *turn, const struct rps_model *model);
+void rps_turn_init(struct rps_turn *turn, const struct rps_model *model,
+        struct rps_bags_work *work);
 /** No lookup may be on its way any more. A zeroed one is fine. */
 void rps_turn_finish(struct rps_turn *turn);
 

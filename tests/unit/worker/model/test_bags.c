@@ -21,6 +21,15 @@ static const struct rps_batch batch = {
 /* Bag 0 has the fields 2 and 0, in this order, bag 1 field 1. */
 static const uint32_t fields[] = {2, 0, 1}, starts[] = {0, 2, 3};
 
+static struct rps_bags_work work;
+
+static void
+finish(struct rps_bags *bags)
+{
+    rps_bags_finish(bags);
+    rps_bags_work_finish(&work);
+}
+
 static struct rps_bags
 take(enum rps_pooling pooling)
 {
@@ -34,8 +43,9 @@ take(enum rps_pooling pooling)
     };
     struct rps_bags bags;
 
-    rps_bags_init(&bags, &table);
+    rps_bags_init(&bags, &table, &work);
     ck_assert_int_eq(rps_bags_take(&bags, &batch, NULL), RPS_OK);
+    ck_assert_int_eq(rps_bags_prepare(&bags, NULL), RPS_OK);
     ck_assert_uint_eq(bags.bag_count, 4);
     ck_assert_uint_eq(bags.key_count, 6);
     for (size_t i = 0; i < bags.key_count; i++) {
@@ -54,7 +64,7 @@ START_TEST(tokens_come_in_the_order_of_the_bags_fields)
 
     ck_assert_mem_eq(bags.keys, want, sizeof(want));
     ck_assert_mem_eq(bags.offsets, ends, sizeof(ends));
-    rps_bags_finish(&bags);
+    finish(&bags);
 }
 END_TEST
 
@@ -81,7 +91,7 @@ START_TEST(a_bag_is_its_rows_sum_divided_as_the_pooling_says)
         ck_assert_float_eq_tol(
                 pooled[2 * b + 1], -10.0f * poolings[_i].pooled[b], 1e-5f);
     }
-    rps_bags_finish(&bags);
+    finish(&bags);
 }
 END_TEST
 
@@ -102,7 +112,7 @@ START_TEST(each_token_gets_its_share_of_the_bags_gradient)
         ck_assert_float_eq_tol(
                 spread[i], whole * poolings[_i].shares[i / 2], 1e-6f);
     }
-    rps_bags_finish(&bags);
+    finish(&bags);
 }
 END_TEST
 
@@ -122,14 +132,15 @@ START_TEST(fields_that_stand_side_by_side_are_taken_the_same)
     };
     struct rps_bags bags;
 
-    rps_bags_init(&bags, &table);
+    rps_bags_init(&bags, &table, &work);
     ck_assert_int_eq(rps_bags_take(&bags, &batch, NULL), RPS_OK);
+    ck_assert_int_eq(rps_bags_prepare(&bags, NULL), RPS_OK);
     ck_assert(bags.in_order && !bags.one_each);
     ck_assert_int_eq(bags.divides, _i > 0);
     ck_assert_uint_eq(bags.key_count, 5);
     ck_assert_mem_eq(bags.keys, want, sizeof(want));
     ck_assert_mem_eq(bags.offsets, ends, sizeof(ends));
-    rps_bags_finish(&bags);
+    finish(&bags);
 }
 END_TEST
 
@@ -150,13 +161,14 @@ START_TEST(a_batch_without_tokens_is_zeros)
 
     empty.offsets = none;
     empty.key_count = 0;
-    rps_bags_init(&bags, &table);
+    rps_bags_init(&bags, &table, &work);
     ck_assert_int_eq(rps_bags_take(&bags, &empty, NULL), RPS_OK);
+    ck_assert_int_eq(rps_bags_prepare(&bags, NULL), RPS_OK);
     ck_assert_uint_eq(bags.key_count, 0);
     ck_assert_mem_eq(rps_bags_pool(&bags), zeros, sizeof(zeros));
     ck_assert_ptr_nonnull(rps_bags_gradient(&bags));
     ck_assert_ptr_nonnull(rps_bags_spread(&bags));
-    rps_bags_finish(&bags);
+    finish(&bags);
 }
 END_TEST
 

@@ -59,8 +59,11 @@ static struct rps_reader_options
 options_of(const struct rps_model *model, uint32_t depth, uint32_t rank,
         uint32_t replicas)
 {
+    static struct rps_bags_work work[1]; /* nothing is pooled here */
+
     return (struct rps_reader_options){
             .model = model,
+            .work = work,
             .batches = {.end_row = ROWS,
                     .batch_rows = BATCH,
                     .rank = rank,
