@@ -75,6 +75,7 @@ struct rps_ticket_state {
     struct rps_ticket_state *next;
     uint64_t id;
     uint32_t outstanding; /* exchanges without a reply */
+    uint64_t round;       /* traffic.round_trips when it was begun */
     bool done;
     bool narrow;   /* one PS matters: another's loss does not end it */
     bool was_sent; /* any frame of it */

@@ -74,6 +74,7 @@ struct rps_client {
 
     uint8_t *decision; /* of the last step's end; NULL: none */
     size_t decision_bytes;
+    bool may_fall_behind; /* the job has backup workers */
 };
 
 /** FORKED in a child, INVAL without a handle; begins every call. */

@@ -4,6 +4,7 @@
  * step, and the decision that goes from PS 0 to every PS through the client.
  */
 #include "base/json.h"
+#include "base/terms.h"
 #include "client/call.h"
 #include "client/watch.h"
 
@@ -57,20 +58,32 @@ read_data_position(const json_t *object, char **out)
     return *out != NULL ? RPS_OK : rps_client_nomem();
 }
 
-static bool
-read_names(const json_t *object, rps_terms *terms)
+/* An older server answers without what was added since. */
+static rps_status
+read_terms(const rps_client *client, const json_t *object, rps_terms *terms)
 {
-    const char *mode = json_string_value(json_object_get(object, "mode"));
-    const char *combine = json_string_value(json_object_get(object, "combine"));
+    static const char *const fields[] = {
+            "mode", "combine", "replicas", "step_timeout_ms", "step_bytes_max"};
+    struct rps_error error = {{0}};
+    rps_status status = RPS_OK;
 
-    if (mode == NULL || combine == NULL) {
-        return false;
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        if (json_object_get(object, fields[i]) == NULL) {
+            return malformed(client, 0, fields[i]);
+        }
     }
-    terms->mode = strcmp(mode, "sync") == 0 ? RPS_MODE_SYNC : RPS_MODE_ASYNC;
-    terms->combine =
-            strcmp(combine, "mean") == 0 ? RPS_COMBINE_MEAN : RPS_COMBINE_SUM;
-    return (terms->mode == RPS_MODE_SYNC || strcmp(mode, "async") == 0) &&
-           (terms->combine == RPS_COMBINE_MEAN || strcmp(combine, "sum") == 0);
+    status = rps_terms_read(object, terms, &error);
+    if (status == RPS_OK && terms->replica_count > RPS_REPLICAS_MAX) {
+        status = rps_fail(&error, RPS_E_INVAL, "replicas is %" PRIu32,
+                terms->replica_count);
+    }
+    if (status == RPS_OK) {
+        status = rps_terms_check(terms, &error);
+    }
+    return status == RPS_OK
+                   ? RPS_OK
+                   : rps_client_fail(RPS_E_CORRUPT, "PS 0 (%s): its answer: %s",
+                             client->channels[0]->address, error.text);
 }
 
 /* The answer of STEP_END(0). */
@@ -78,8 +91,7 @@ static rps_status
 read_start(const rps_client *client, const json_t *object, rps_start *start)
 {
     uint64_t epoch;
-    uint64_t replicas;
-    uint64_t timeout;
+    rps_status status;
 
     if (!rps_answer_u64(object, "epoch", &epoch) || epoch > UINT32_MAX) {
         return malformed(client, 0, "epoch");
@@ -87,59 +99,72 @@ read_start(const rps_client *client, const json_t *object, rps_start *start)
     if (!rps_answer_u64(object, "step", &start->step)) {
         return malformed(client, 0, "step");
     }
-    if (!read_names(object, &start->terms)) {
-        return malformed(client, 0, "mode\" or \"combine");
-    }
-    if (!rps_answer_u64(object, "replicas", &replicas) || replicas == 0 ||
-            replicas > RPS_REPLICAS_MAX) {
-        return malformed(client, 0, "replicas");
-    }
-    if (!rps_answer_u64(object, "step_timeout_ms", &timeout) ||
-            timeout > UINT32_MAX) {
-        return malformed(client, 0, "step_timeout_ms");
-    }
-    if (!rps_answer_u64(
-                object, "step_bytes_max", &start->terms.step_bytes_max)) {
-        return malformed(client, 0, "step_bytes_max");
-    }
     start->epoch = (uint32_t)epoch;
-    start->terms.replica_count = (uint32_t)replicas;
-    start->terms.step_timeout_ms = (uint32_t)timeout;
-    return read_data_position(object, &start->data_position);
+    status = read_terms(client, object, &start->terms);
+    return status == RPS_OK ? read_data_position(object, &start->data_position)
+                            : status;
 }
 
 static char *
 restore_text(uint32_t epoch, uint64_t step, const rps_terms *terms)
 {
-    return rps_json_text(json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I}",
-            "epoch", (json_int_t)epoch, "step", (json_int_t)step, "mode",
-            terms->mode == RPS_MODE_SYNC ? "sync" : "async", "combine",
-            terms->combine == RPS_COMBINE_MEAN ? "mean" : "sum", "replicas",
-            (json_int_t)terms->replica_count, "step_timeout_ms",
-            (json_int_t)terms->step_timeout_ms, "step_bytes_max",
-            (json_int_t)terms->step_bytes_max));
+    json_t *object = rps_terms_json(terms);
+
+    if (object == NULL ||
+            json_object_set_new(
+                    object, "epoch", json_integer((json_int_t)epoch)) != 0 ||
+            json_object_set_new(
+                    object, "step", json_integer((json_int_t)step)) != 0) {
+        json_decref(object);
+        return NULL;
+    }
+    return rps_json_text(object);
 }
 
 /* --- begin --------------------------------------------------------------- */
 
+/* A mode, and what goes with it. */
+static rps_status
+check_mode(const rps_terms *terms)
+{
+    struct rps_error error = {{0}};
+    rps_status status;
+
+    if ((uint32_t)terms->mode > RPS_MODE_BOUNDED ||
+            (uint32_t)terms->combine > RPS_COMBINE_MEAN ||
+            (uint32_t)terms->on_lost > RPS_ON_LOST_LEAVE ||
+            terms->staleness > RPS_STALENESS_MAX) {
+        return rps_client_fail(RPS_E_INVAL,
+                "terms: mode %d, combine %d, on_lost %d or staleness %" PRIu32
+                " is out of range",
+                (int)terms->mode, (int)terms->combine, (int)terms->on_lost,
+                terms->staleness);
+    }
+    status = rps_terms_check(terms, &error);
+    return status == RPS_OK ? RPS_OK
+                            : rps_client_fail(status, "terms: %s", error.text);
+}
+
 static rps_status
 check_terms(const rps_terms *terms, uint64_t step, rps_terms *out)
 {
+    rps_status status;
+
     if (terms == NULL || terms->replica_count == 0 ||
             terms->replica_count > RPS_REPLICAS_MAX) {
         return rps_client_fail(RPS_E_INVAL,
                 "terms.replica_count: %u, must be 1 to %u",
                 terms != NULL ? terms->replica_count : 0, RPS_REPLICAS_MAX);
     }
-    if ((terms->mode != RPS_MODE_SYNC && terms->mode != RPS_MODE_ASYNC) ||
-            (terms->combine != RPS_COMBINE_SUM &&
-                    terms->combine != RPS_COMBINE_MEAN) ||
-            terms->step_bytes_max > INT64_MAX || step > INT64_MAX) {
+    if (terms->step_bytes_max > INT64_MAX || step > INT64_MAX) {
         return rps_client_fail(RPS_E_INVAL,
-                "terms: mode %d, combine %d, step_bytes_max %" PRIu64
-                " or step %" PRIu64 " is out of range",
-                (int)terms->mode, (int)terms->combine, terms->step_bytes_max,
-                step);
+                "terms: step_bytes_max %" PRIu64 " or step %" PRIu64
+                " is out of range",
+                terms->step_bytes_max, step);
+    }
+    status = check_mode(terms);
+    if (status != RPS_OK) {
+        return status;
     }
     *out = *terms;
     if (out->step_timeout_ms == 0) {
@@ -328,6 +353,7 @@ rps_job_join(rps_client *client, rps_start *start_out)
     }
     if (status == RPS_OK) {
         rps_client_set_epoch(client, start.epoch);
+        client->may_fall_behind = start.terms.backup_workers > 0;
         *start_out = start;
     }
     json_decref(object);
@@ -400,11 +426,46 @@ owe(rps_client *client, struct rps_answer *answer)
     }
 }
 
-/* The chief's leave is answered with the last decision of the job. */
+static bool
+counts(const struct rps_wire_decision *decision, uint32_t rank)
+{
+    for (uint32_t i = 0; i < decision->rank_count; i++) {
+        if (decision->ranks[i] == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whom the decision before counted and this one does not. */
+static void
+find_gone(const rps_client *client, const struct rps_wire_decision *wire,
+        rps_decision *decision)
+{
+    struct rps_wire_decision last = {0};
+    struct rps_error error = {{0}};
+
+    if (client->decision == NULL || client->may_fall_behind ||
+            rps_decision_decode(client->decision, client->decision_bytes, &last,
+                    &error) != RPS_OK) {
+        return;
+    }
+    for (uint32_t i = last.rank_count; i-- > 0;) { /* they ascend */
+        if (!counts(wire, last.ranks[i])) {
+            decision->gone++;
+            decision->gone_rank = last.ranks[i];
+        }
+    }
+    rps_decision_finish(&last);
+}
+
+/* The chief's leave is answered with the last decision of the job, a replica
+ * that is behind with the newest. */
 static rps_status
 take_decision(rps_client *client, uint64_t step, bool leaves_last,
         struct rps_answer *answer, rps_decision *decision_out)
 {
+    const bool may_be_later = leaves_last || client->may_fall_behind;
     struct rps_wire_decision wire = {0};
     struct rps_error error = {{0}};
     rps_status status = answer->decision != NULL
@@ -414,7 +475,7 @@ take_decision(rps_client *client, uint64_t step, bool leaves_last,
                                           "STEP_END without a decision");
 
     if (status == RPS_OK && wire.step != step &&
-            !(leaves_last && wire.step > step)) {
+            !(may_be_later && wire.step > step)) {
         status = rps_fail(&error, RPS_E_CORRUPT,
                 "a decision of step %" PRIu64 " for step %" PRIu64, wire.step,
                 step);
@@ -428,9 +489,11 @@ take_decision(rps_client *client, uint64_t step, bool leaves_last,
             .step = wire.step,
             .loss = wire.loss,
             .counted = wire.rank_count,
+            .included = wire.step == step && counts(&wire, client->rank),
             .wishes = wire.wishes,
             .save_step = wire.save_step,
     };
+    find_gone(client, &wire, decision_out);
     rps_decision_finish(&wire);
     owe(client, answer);
     return RPS_OK;

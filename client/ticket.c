@@ -23,6 +23,7 @@ rps_ticket_create(rps_client *client)
         return NULL;
     }
     ticket->client = client;
+    ticket->round = client->traffic.round_trips;
     ticket->id = ++client->last_ticket;
     ticket->next = client->tickets;
     client->tickets = ticket;
@@ -139,6 +140,18 @@ wait_ms(uint64_t passed, uint32_t timeout_ms, uint64_t report_at)
     return until > INT_MAX ? INT_MAX : (int)until;
 }
 
+/* A ticket that was begun before another wait ended was on its way during
+ * it: only the first of those has a round trip of its own. */
+static void
+count_round_trip(struct rps_ticket_state *ticket)
+{
+    uint64_t *round_trips = &ticket->client->traffic.round_trips;
+
+    if (!ticket->done && ticket->round == *round_trips) {
+        ++*round_trips;
+    }
+}
+
 rps_status
 rps_ticket_wait(struct rps_ticket_state *ticket, uint32_t timeout_ms)
 {
@@ -146,6 +159,7 @@ rps_ticket_wait(struct rps_ticket_state *ticket, uint32_t timeout_ms)
     uint64_t report_at =
             ticket->client->report != NULL ? REPORT_MS : UINT64_MAX;
 
+    count_round_trip(ticket);
     while (!ticket->done) {
         uint64_t passed = rps_clock_ms() - start;
 

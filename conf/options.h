@@ -90,8 +90,10 @@
   X(RPS_SCOPE_TRAIN, dense_schedule, STRING, "constant", "", "1..1024", "the same of --dense-lr") \
   X(RPS_SCOPE_TRAIN, loss_scale, STRING, "1", "", "1..64", "factor of the loss while gradients are computed: a power of two, or dynamic") \
   X(RPS_SCOPE_TRAIN, loss_scale_growth, U64, "2000", "steps", "1..1000000000", "clean steps after which a dynamic loss scale doubles") \
-  X(RPS_SCOPE_TRAIN, mode, CHOICE, "sync", "", "sync|async", "when a push is applied") \
+  X(RPS_SCOPE_TRAIN, mode, STRING, "sync", "", "1..32", "what a step waits for: sync, async or bounded:S, in which a replica is at most S steps ahead of the slowest") \
   X(RPS_SCOPE_TRAIN, combine, CHOICE, "sum", "", "sum|mean", "how the replicas' gradients become one (sync)") \
+  X(RPS_SCOPE_TRAIN, backup_workers, U64, "0", "replicas", "0..65535", "a step of sync is decided when all but so many ended it; what the slow ones pushed is dropped") \
+  X(RPS_SCOPE_TRAIN | RPS_SCOPE_LAUNCH, on_lost, CHOICE, "stop", "", "stop|leave", "what a replica that is lost, or ends no step, for --step-timeout does to the others: stop them; leave: they go on without it") \
   X(RPS_SCOPE_TRAIN, seed, U64, "1", "", "", "of start values and shuffle") \
   X(RPS_SCOPE_TRAIN, save_steps, U64, "0", "steps", "", "save every so many steps; 0: only at the end") \
   X(RPS_SCOPE_TRAIN, keep, U64, "5", "checkpoints", "1..1000000", "complete checkpoints that stay") \
@@ -100,6 +102,8 @@
   X(RPS_SCOPE_TRAIN, evaluate, BOOL, "false", "", "", "restore and evaluate only") \
   X(RPS_SCOPE_TRAIN, predict, STRING, "", "", "", "restore, write a probability a test row to this file") \
   X(RPS_SCOPE_TRAIN, blas_threads, U64, "1", "threads", "1..1024", "threads of the dense kernels") \
+  X(RPS_SCOPE_TRAIN, pipeline_depth, U64, "4", "batches", "1..64", "batches in hand: one is computed, the others are read and looked up ahead") \
+  X(RPS_SCOPE_TRAIN, deterministic, BOOL, "false", "", "", "refuse what lets losses and tables differ between runs: other modes than sync, more BLAS threads, eviction") \
   X(RPS_SCOPE_TRAIN, log_every, U64, "1", "steps", "1..1000000000", "a report line every so many steps") \
   X(RPS_SCOPE_TRAIN, json_log, STRING, "", "", "", "write a JSON line a report to this file") \
   X(RPS_SCOPE_TRAIN, summary_dir, STRING, "", "", "", "write scalar summaries below this folder") \

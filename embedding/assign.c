@@ -140,7 +140,7 @@ write_slice(struct assign *assign, size_t shard_index, size_t start, size_t end)
 {
     struct rps_table *table = assign->table;
     struct rps_shard *shard = &table->shards[shard_index];
-    const bool making = assign->room.made != NULL; /* the lock is ours */
+    const bool making = assign->room.making; /* the lock is ours */
 
     if (!making) {
         pthread_mutex_lock(&table->making);

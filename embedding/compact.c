@@ -74,7 +74,7 @@ segments_locked(struct rps_table *table, struct rps_shard *shard, size_t *lines)
     while (*lines > 0 && upkeep->segment < index->segment_count) {
         struct rps_segment *segment = &index->segments[upkeep->segment];
         const uint32_t before = segment->line_count;
-        rps_index_shrink(index, segment, shard->reserved);
+        rps_index_shrink(index, segment, rps_shard_kept_locked(shard, segment));
         if (segment->line_count < before) {
             spend(lines, before);
         } else if (is_high(&segment->run, upkeep->high_lines)) {

@@ -139,7 +139,7 @@ rps_evict_for_locked(struct rps_table *table, struct rps_shard *shard,
     if (rps_evict_one_locked(table, shard, own, hash, guard)) {
         return true;
     }
-    if (rps_segment_free(own) <= shard->reserved) {
+    if (rps_segment_free(own) <= rps_shard_kept_locked(shard, own)) {
         return false;
     }
     for (uint32_t i = 0; i < index->segment_count; i++) {

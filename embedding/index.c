@@ -223,9 +223,7 @@ rps_index_insert(struct rps_index *index, uint64_t hash, uint64_t key,
     }
     *place_out = rps_segment_insert(segment, hash, key, row, 0);
     index->count++;
-    if (rps_segment_free(segment) < index->free_min) {
-        index->free_min = rps_segment_free(segment);
-    }
+    rps_index_note_free(index, segment);
     return RPS_OK;
 }
 
@@ -344,20 +342,34 @@ rps_index_segment_end(
     return ((uint64_t)segment->first + 1) << shift & mask;
 }
 
-bool
-rps_index_has_free(struct rps_index *index, uint64_t count)
+/* Of a part's segments. */
+static uint32_t
+least_free(const struct rps_index *index, uint32_t part)
 {
-    if (index->free_min >= count) {
-        return true;
+    const struct rps_index_doors *doors =
+            atomic_load_explicit(&index->doors, memory_order_relaxed);
+    const uint64_t count = (uint64_t)1 << doors->depth;
+    const uint64_t end = (part + 1) * count / RPS_INDEX_PARTS;
+    uint64_t door = part * count / RPS_INDEX_PARTS;
+    uint32_t least = UINT32_MAX;
+
+    do { /* one door at least: it may be that of several parts */
+        const struct rps_segment *segment =
+                &index->segments[doors->segments[door]];
+        const uint32_t free_places = rps_segment_free(segment);
+        least = free_places < least ? free_places : least;
+        door += (uint64_t)1 << (doors->depth - segment->depth);
+    } while (door < end);
+    return least;
+}
+
+bool
+rps_index_has_free(struct rps_index *index, uint32_t part, uint64_t count)
+{
+    if (index->free_min[part] < count) {
+        index->free_min[part] = least_free(index, part);
     }
-    index->free_min = UINT64_MAX;
-    for (uint32_t i = 0; i < index->segment_count; i++) {
-        const uint64_t free_places = rps_segment_free(&index->segments[i]);
-        if (free_places < index->free_min) {
-            index->free_min = free_places;
-        }
-    }
-    return index->free_min >= count;
+    return index->free_min[part] >= count;
 }
 
 size_t

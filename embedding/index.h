@@ -19,7 +19,10 @@
  * same at every size of the table.
  *
  * Where no memory is left, a segment is filled beyond 29/32: a place is always
- * free in it, and `free_min` is a lower bound of how many are.
+ * free in it. Places are promised by the part, one of 64 that the next bits of
+ * the hash make: in a large index a part has several segments, and a segment
+ * one part. `free_min` is a lower bound of how many places are free in each
+ * segment of a part.
  *
  * Threads: the owner's lock (shard->lock), but for rps_index_homes().
  */
@@ -30,6 +33,9 @@
 #include "embedding/kernels/line.h"
 
 #include <stdatomic.h>
+
+#define RPS_INDEX_PARTS_LOG2 6u
+#define RPS_INDEX_PARTS      (1u << RPS_INDEX_PARTS_LOG2)
 
 /*
  * All doors of a depth. A door is what a probe reads of its segment, in one
@@ -66,9 +72,17 @@ struct rps_index {
     struct rps_segment *segments; /* [segment_count] */
     uint32_t segment_count;
     uint32_t segment_room;
+    uint32_t shallow;    /* segments of several parts */
     uint64_t count;      /* keys */
     uint64_t line_count; /* of all segments */
-    uint64_t free_min;   /* <= free places of any segment, less the one kept */
+    /* of a part: <= free places of each segment, less the one kept */
+    uint32_t free_min[RPS_INDEX_PARTS];
+};
+
+/** Parts first .. first + count - 1. */
+struct rps_index_parts {
+    uint32_t first;
+    uint32_t count;
 };
 
 /** Where a key lies. row == 0: nowhere. Valid until the next change. */
@@ -82,6 +96,31 @@ struct rps_index_place {
 RPS_NODISCARD rps_status rps_index_init(struct rps_index *index,
         struct rps_arena *arena, uint64_t job_seed, uint32_t skip);
 void rps_index_finish(struct rps_index *index);
+
+/** The part of a key. */
+static inline uint32_t
+rps_index_part(const struct rps_index *index, uint64_t hash)
+{
+    return (uint32_t)(hash << index->skip >> (64 - RPS_INDEX_PARTS_LOG2));
+}
+
+/** Those that have keys in a segment: one, or all keys of theirs. */
+static inline struct rps_index_parts
+rps_segment_parts(const struct rps_segment *segment)
+{
+    const uint32_t depth = segment->depth;
+
+    return depth >= RPS_INDEX_PARTS_LOG2
+                   ? (struct rps_index_parts){.first =
+                                                      segment->first >>
+                                                      (depth -
+                                                              RPS_INDEX_PARTS_LOG2),
+                             .count = 1}
+                   : (struct rps_index_parts){
+                             .first = segment->first
+                                      << (RPS_INDEX_PARTS_LOG2 - depth),
+                             .count = 1u << (RPS_INDEX_PARTS_LOG2 - depth)};
+}
 
 /** Which of so many lines the search for a key begins with. */
 static inline uint64_t
@@ -152,8 +191,9 @@ RPS_NODISCARD rps_status rps_index_insert(struct rps_index *index,
 /** Forget the key at a place. Other places move. */
 void rps_index_remove(struct rps_index *index, struct rps_index_place place);
 
-/** Whether each segment has `count` free places; may raise free_min. */
-bool rps_index_has_free(struct rps_index *index, uint64_t count);
+/** Whether each segment of a part has `count` free places; may raise free_min.
+ */
+bool rps_index_has_free(struct rps_index *index, uint32_t part, uint64_t count);
 
 /** The segment of all keys whose hashes begin as this one's. */
 struct rps_segment *rps_index_segment(

@@ -186,14 +186,6 @@ move_keys(const struct rps_index *index, const struct rps_segment *from,
     }
 }
 
-static void
-note_free(struct rps_index *index, const struct rps_segment *segment)
-{
-    if (rps_segment_free(segment) < index->free_min) {
-        index->free_min = rps_segment_free(segment);
-    }
-}
-
 /* Put a segment's keys into the lines of `fresh`, which is then it. */
 static void
 replace(struct rps_index *index, struct rps_segment *segment,
@@ -206,7 +198,7 @@ replace(struct rps_index *index, struct rps_segment *segment,
     *segment = *fresh;
     index->line_count += fresh->line_count;
     index->line_count -= old.line_count;
-    note_free(index, segment);
+    rps_index_note_free(index, segment);
     paint_doors(index, (uint32_t)(segment - index->segments));
     rps_arena_give(index->arena, &old.run);
 }
@@ -343,6 +335,12 @@ make_halves(struct rps_index *index, const struct rps_segment *whole,
     return status;
 }
 
+static bool
+is_shallow(const struct rps_segment *segment)
+{
+    return segment->depth < RPS_INDEX_PARTS_LOG2;
+}
+
 static rps_status
 split(struct rps_index *index, uint32_t number, uint64_t kept)
 {
@@ -363,11 +361,13 @@ split(struct rps_index *index, uint32_t number, uint64_t kept)
     old = index->segments[number];
     move_keys(index, &old, halves, true);
     for (uint32_t i = 0; i < 2; i++) {
-        note_free(index, &halves[i]);
+        rps_index_note_free(index, &halves[i]);
         index->line_count += halves[i].line_count;
     }
     assert(halves[0].count + halves[1].count == old.count);
     index->line_count -= old.line_count;
+    index->shallow -= is_shallow(&old);
+    index->shallow += 2u * is_shallow(&halves[0]);
     index->segments[number] = halves[0];
     index->segments[index->segment_count] = halves[1];
     index->segment_count++;
@@ -419,6 +419,7 @@ rps_index_init(struct rps_index *index, struct rps_arena *arena,
     }
     if (status == RPS_OK) {
         index->segment_count = 1;
+        index->shallow = 1;
         index->line_count = 2;
         paint_doors(index, 0);
     }

@@ -31,6 +31,20 @@ rps_segment_free(const struct rps_segment *segment)
     return segment->line_count * RPS_LINE_KEYS - 1 - segment->count;
 }
 
+/** A segment may have fewer free places than before. */
+static inline void
+rps_index_note_free(struct rps_index *index, const struct rps_segment *segment)
+{
+    const struct rps_index_parts parts = rps_segment_parts(segment);
+    const uint32_t free_places = rps_segment_free(segment);
+
+    for (uint32_t i = parts.first; i < parts.first + parts.count; i++) {
+        if (free_places < index->free_min[i]) {
+            index->free_min[i] = free_places;
+        }
+    }
+}
+
 /** Keys may lie elsewhere from now on (the lock). */
 static inline void
 rps_index_new_version(struct rps_index *index)

@@ -9,17 +9,22 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* What the keys of the first `shards` shards did not use. */
 static void
-release(struct rps_room *room)
+release(struct rps_room *room, size_t shards)
 {
-    for (size_t s = 0; s < room->table->shard_count; s++) {
-        if (room->promised[s] > 0) {
-            struct rps_shard *shard = &room->table->shards[s];
-            pthread_mutex_lock(&shard->lock);
-            rps_shard_release_locked(shard, room->promised[s]);
-            pthread_mutex_unlock(&shard->lock);
-            room->promised[s] = 0;
+    for (size_t s = 0; s < shards; s++) {
+        struct rps_shard *shard = &room->table->shards[s];
+        if (room->starts[s] == room->starts[s + 1]) {
+            continue;
         }
+        pthread_mutex_lock(&shard->lock);
+        for (size_t i = room->starts[s]; i < room->starts[s + 1]; i++) {
+            if (room->made[i] == RPS_MADE_NONE) {
+                rps_shard_release_locked(shard, room->hashes[i]);
+            }
+        }
+        pthread_mutex_unlock(&shard->lock);
     }
 }
 
@@ -28,19 +33,19 @@ promise(struct rps_room *room)
 {
     for (size_t s = 0; s < room->table->shard_count; s++) {
         struct rps_shard *shard = &room->table->shards[s];
-        const size_t count = room->starts[s + 1] - room->starts[s];
-        bool there = count <= UINT32_MAX;
+        const size_t start = room->starts[s];
+        const size_t count = room->starts[s + 1] - start;
+        bool there = true;
         if (count == 0) {
             continue;
         }
         pthread_mutex_lock(&shard->lock);
-        there = there && rps_shard_promise_locked(shard, count);
+        there = rps_shard_promise_locked(shard, count, room->hashes + start);
         pthread_mutex_unlock(&shard->lock);
         if (!there) {
-            release(room);
+            release(room, s);
             return false;
         }
-        room->promised[s] = (uint32_t)count;
     }
     return true;
 }
@@ -97,7 +102,8 @@ is_crowded_locked(struct rps_shard *shard, uint64_t hash)
     const struct rps_segment *segment = rps_index_segment(&shard->index, hash);
 
     return segment->count >= rps_segment_full(segment) &&
-           rps_index_grow(&shard->index, hash, shard->reserved) != RPS_OK;
+           rps_index_grow(&shard->index, hash,
+                   rps_shard_kept_locked(shard, segment)) != RPS_OK;
 }
 
 static rps_status
@@ -207,13 +213,9 @@ missing(const struct rps_room *room)
 static rps_status
 make(struct rps_room *room)
 {
-    const size_t total = room->starts[room->table->shard_count];
     rps_status status = RPS_OK;
 
-    room->made = calloc(total, 1);
-    if (room->made == NULL) {
-        return RPS_E_NOMEM;
-    }
+    room->making = true;
     pthread_mutex_lock(&room->table->making);
     for (size_t s = 0; status == RPS_OK && s < room->table->shard_count; s++) {
         status = make_shard(room, s);
@@ -230,8 +232,10 @@ make(struct rps_room *room)
 rps_status
 rps_room_begin(struct rps_room *room)
 {
-    room->promised = calloc(room->table->shard_count, sizeof(*room->promised));
-    if (room->promised == NULL) {
+    const size_t total = room->starts[room->table->shard_count];
+
+    room->made = calloc(total > 0 ? total : 1, 1);
+    if (room->made == NULL) {
         return RPS_E_NOMEM;
     }
     return promise(room) ? RPS_OK : make(room);
@@ -244,15 +248,15 @@ rps_room_create_locked(struct rps_room *room, size_t shard_index, size_t i,
     struct rps_shard *shard = &room->table->shards[shard_index];
     rps_status status = RPS_OK;
 
-    if (room->made != NULL) {
+    if (room->making) {
         return room->made[i] == RPS_MADE_NONE ? RPS_ROOM_UNADMITTED
                                               : RPS_ROOM_DROPPED;
     }
     if (!is_admitted_locked(room, shard, i)) {
         return RPS_ROOM_UNADMITTED;
     }
-    assert(room->promised[shard_index] > 0);
-    room->promised[shard_index]--;
+    assert(room->made[i] == RPS_MADE_NONE);
+    room->made[i] = RPS_MADE_LATER;
     status = rps_table_new_row_locked(room->table, shard, room->hashes[i],
             room->keys[i], true, place_out);
     assert(status == RPS_OK);
@@ -281,14 +285,12 @@ rps_room_place_locked(struct rps_room *room, size_t shard_index, size_t i)
 void
 rps_room_end(struct rps_room *room)
 {
-    if (room->promised != NULL) {
-        release(room);
-    }
-    if (room->made != NULL) {
+    if (room->making) {
         pthread_mutex_unlock(&room->table->making);
+    } else if (room->made != NULL) {
+        release(room, room->table->shard_count);
     }
-    free(room->promised);
     free(room->made);
-    room->promised = NULL;
     room->made = NULL;
+    room->making = false;
 }

@@ -4,8 +4,8 @@
  * finds nothing changed. Two ways, the quick one first:
  *
  *   promised  each shard promises a row a key, which is obvious while the
- *             keys are few beside what is free; rows are created later, when
- *             they are written
+ *             keys of a part are few beside what is free; rows are created
+ *             later, when they are written
  *   made      absent keys get their rows now, with first value and fresh
  *             slots, which is what they answer anyway; if one cannot, those
  *             made are erased again. No eraser may run until the end. Where
@@ -30,14 +30,15 @@ struct rps_room {
     const uint64_t *uses;   /* [keys] multiplicities; NULL: all are admitted */
     bool drop_new;          /* keys without room get no row, and no error */
 
-    uint32_t *promised;     /* [shard_count] rows not created yet */
-    uint8_t *made;          /* [keys] enum rps_made; NULL: promised */
+    uint8_t *made;          /* [keys] enum rps_made */
+    bool making;            /* in advance; false: promised */
     struct rps_guard guard; /* of the shard at hand */
 };
 
 enum rps_made {
-    RPS_MADE_NONE,    /* there already, or not admitted */
-    RPS_MADE_NEW,     /* by this call */
+    RPS_MADE_NONE,    /* there already, or not admitted; or not yet */
+    RPS_MADE_NEW,     /* in advance, by this call */
+    RPS_MADE_LATER,   /* by this call, as was promised */
     RPS_MADE_DROPPED, /* no room */
 };
 
@@ -61,7 +62,7 @@ enum rps_room_answer rps_room_create_locked(struct rps_room *room, size_t shard,
 static inline bool
 rps_room_made(const struct rps_room *room, size_t i)
 {
-    return room->made != NULL && room->made[i] == RPS_MADE_NEW;
+    return room->made[i] == RPS_MADE_NEW;
 }
 
 /** The place of key i, where all are admitted and none dropped. */

@@ -3,6 +3,9 @@
 #include "embedding/shard.h"
 
 #include <assert.h>
+#include <string.h>
+
+#define PROMISES_MAX ((size_t)1 << 24) /* to one call: no sum overflows */
 
 rps_status
 rps_shard_init(struct rps_shard *shard, struct rps_arena *lines,
@@ -15,6 +18,7 @@ rps_shard_init(struct rps_shard *shard, struct rps_arena *lines,
         return RPS_E_NOMEM;
     }
     shard->reserved = 0;
+    memset(shard->promised, 0, sizeof(shard->promised));
     rps_rows_init(&shard->rows, cells, row_bytes);
     rps_counts_init(&shard->counts, job_seed, cells->budget);
     status = rps_index_init(&shard->index, lines, job_seed, skip);
@@ -34,24 +38,60 @@ rps_shard_finish(struct rps_shard *shard)
     pthread_mutex_destroy(&shard->lock);
 }
 
-bool
-rps_shard_promise_locked(struct rps_shard *shard, uint64_t count)
+uint64_t
+rps_shard_kept_locked(
+        const struct rps_shard *shard, const struct rps_segment *segment)
 {
-    const uint64_t total = shard->reserved + count;
+    const struct rps_index_parts parts = rps_segment_parts(segment);
+    uint64_t kept = 0;
 
-    if (!rps_index_has_free(&shard->index, total) ||
-            rps_rows_reserve(&shard->rows, total) != RPS_OK) {
-        return false;
+    if (parts.count == RPS_INDEX_PARTS) {
+        return shard->reserved;
     }
-    shard->reserved = total;
-    return true;
+    for (uint32_t i = parts.first; i < parts.first + parts.count; i++) {
+        kept += shard->promised[i];
+    }
+    return kept;
 }
 
-void
-rps_shard_release_locked(struct rps_shard *shard, uint64_t count)
+/* Whether what is promised by now is there, as far as keys of this hash's
+ * part are concerned. */
+static bool
+is_there_locked(struct rps_shard *shard, uint64_t hash)
 {
-    assert(count <= shard->reserved);
-    shard->reserved -= count;
+    struct rps_index *index = &shard->index;
+    const uint32_t part = rps_index_part(index, hash);
+    const uint64_t kept = index->shallow == 0
+                                  ? shard->promised[part]
+                                  : rps_shard_kept_locked(shard,
+                                            rps_index_segment(index, hash));
+
+    return rps_index_has_free(index, part, kept);
+}
+
+bool
+rps_shard_promise_locked(
+        struct rps_shard *shard, size_t n, const uint64_t *hashes)
+{
+    bool there = n <= PROMISES_MAX;
+
+    if (!there) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        shard->promised[rps_index_part(&shard->index, hashes[i])]++;
+    }
+    shard->reserved += n;
+    for (size_t i = 0; there && i < n; i++) {
+        there = is_there_locked(shard, hashes[i]);
+    }
+    if (there && rps_rows_reserve(&shard->rows, shard->reserved) == RPS_OK) {
+        return true;
+    }
+    for (size_t i = 0; i < n; i++) {
+        rps_shard_release_locked(shard, hashes[i]);
+    }
+    return false;
 }
 
 rps_status
@@ -59,18 +99,20 @@ rps_shard_create_row_locked(struct rps_shard *shard, uint64_t hash,
         uint64_t key, bool promised, struct rps_index_place *place_out)
 {
     rps_status status = RPS_OK;
+    uint64_t kept = 0;
     uint32_t number = 0;
 
     if (promised) {
-        rps_shard_release_locked(shard, 1);
+        rps_shard_release_locked(shard, hash);
     }
     status = rps_rows_reserve(&shard->rows, shard->reserved + 1);
     if (status != RPS_OK) {
         return status;
     }
     number = rps_rows_take(&shard->rows);
+    kept = rps_shard_kept_locked(shard, rps_index_segment(&shard->index, hash));
     status = rps_index_insert(
-            &shard->index, hash, key, number + 1, shard->reserved, place_out);
+            &shard->index, hash, key, number + 1, kept, place_out);
     if (status != RPS_OK) {
         rps_rows_give(&shard->rows, number);
     }

@@ -5,7 +5,11 @@
  * Room for new rows can be promised: what is promised is always there, in
  * the rows and in whichever segment of the index a key falls.
  *
- *   rows.spare >= reserved     free places of each segment >= reserved
+ *   rows.spare >= reserved
+ *   free places of a segment >= sum of promised[] over its parts
+ *
+ * By the part, so that a large push can be promised what it needs: nearly
+ * every one of its keys falls into another segment.
  *
  * Threads: everything but _init and _finish under shard->lock.
  */
@@ -21,9 +25,11 @@
 
 struct rps_shard {
     pthread_mutex_t lock;
-    struct rps_index index;   /* lock */
-    struct rps_rows rows;     /* lock */
-    uint64_t reserved;        /* lock; rows promised, not yet created */
+    struct rps_index index; /* lock */
+    struct rps_rows rows;   /* lock */
+    uint64_t reserved;      /* lock; rows promised, not yet created */
+    /* lock; the same, of keys of each part: sum = reserved */
+    uint32_t promised[RPS_INDEX_PARTS];
     struct rps_counts counts; /* lock; of keys without a row (admit.h) */
 } __attribute__((aligned(64)));
 
@@ -39,14 +45,23 @@ RPS_NODISCARD rps_status rps_shard_init(struct rps_shard *shard,
 void rps_shard_finish(struct rps_shard *shard);
 
 /**
- * Promise `count` new rows. Quick: false where it is not obvious that there
- * is room, or where there is no memory.
+ * Promise a new row to each of n keys. Quick: false where it is not obvious
+ * that there is room, or where there is no memory; then nothing is promised.
  */
 RPS_NODISCARD bool rps_shard_promise_locked(
-        struct rps_shard *shard, uint64_t count);
+        struct rps_shard *shard, size_t n, const uint64_t *hashes);
 
-/** Take back what was promised and not used. */
-void rps_shard_release_locked(struct rps_shard *shard, uint64_t count);
+/** Take back what was promised to a key and not used. */
+static inline void
+rps_shard_release_locked(struct rps_shard *shard, uint64_t hash)
+{
+    shard->promised[rps_index_part(&shard->index, hash)]--;
+    shard->reserved--;
+}
+
+/** Places of a segment of the shard that are promised. */
+uint64_t rps_shard_kept_locked(
+        const struct rps_shard *shard, const struct rps_segment *segment);
 
 /**
  * A row for an absent key, its content undefined. `promised`: use one

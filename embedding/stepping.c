@@ -211,7 +211,7 @@ find_burst_locked(struct rps_apply *apply, const struct slice *slice,
         }
     }
     for (size_t i = 0; i < n; i++) {
-        if (created[i] || (apply->room.made != NULL && places[i].row != 0 &&
+        if (created[i] || (apply->room.making && places[i].row != 0 &&
                                   rps_room_made(&apply->room,
                                           slice->start + start + i))) {
             start_meta_locked(apply, shard, &combined[i], places[i]);

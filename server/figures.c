@@ -7,6 +7,7 @@
 #include "server/figures.h"
 
 #include "base/clock.h"
+#include "server/job.h"
 #include "server/state.h"
 #include "server/writer.h"
 
@@ -165,6 +166,9 @@ rps_service_figures_read(struct rps_service *service, uint32_t wait_ms,
     pthread_mutex_lock(&service->lock);
     figures->sessions = service->session_count;
     figures->writer_waiting = rps_writer_waiting_locked(service->writer);
+    if (service->job != NULL) {
+        rps_job_figures_locked(service->job, &figures->job);
+    }
     pthread_mutex_unlock(&service->lock);
     if (rps_state_lock_within(service, wait_ms)) {
         status = read_tables(service->store, figures);

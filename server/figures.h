@@ -46,6 +46,16 @@ struct rps_table_figures {
     uint64_t unadmitted;
 };
 
+/** The replicas of the job that began last, which PS 0 knows alone. */
+struct rps_job_figures {
+    bool begun;
+    char mode[24];
+    uint32_t here; /* waited for */
+    uint32_t left;
+    uint32_t given_up; /* not of `left` */
+    uint64_t behind;   /* steps from the first to the last of those here */
+};
+
 struct rps_service_figures {
     uint64_t incarnation;
     uint64_t step;
@@ -60,6 +70,7 @@ struct rps_service_figures {
     uint64_t repeats;       /* requests answered by a kept verdict */
     size_t sessions;
     size_t writer_waiting; /* tasks */
+    struct rps_job_figures job;
 
     enum rps_busy busy;
     uint64_t busy_ms; /* so long */

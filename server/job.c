@@ -5,6 +5,7 @@
 #include "server/job.h"
 
 #include "base/clock.h"
+#include "base/terms.h"
 #include "server/job_state.h"
 
 #include <inttypes.h>
@@ -48,6 +49,7 @@ rps_job_destroy(struct rps_job *job)
     pthread_join(job->timer, NULL);
     pthread_cond_destroy(&job->timer_cond);
     rps_decision_finish(&job->last);
+    free(job->why);
     free(job->members);
     free(job);
 }
@@ -181,6 +183,17 @@ rps_job_fail_waiting_locked(struct rps_job *job, struct rps_answers *answers,
 }
 
 void
+rps_job_stop_locked(
+        struct rps_job *job, struct rps_answers *answers, const char *why)
+{
+    if (!job->stopped) {
+        job->stopped = true;
+        job->why = strdup(why);
+    }
+    rps_job_fail_waiting_locked(job, answers, RPS_E_TIMEOUT, why);
+}
+
+void
 rps_job_fail_joining_locked(struct rps_job *job, struct rps_answers *answers,
         rps_status status, const char *why)
 {
@@ -203,15 +216,18 @@ start_text_locked(struct rps_job *job)
     json_t *position = service->data_position != NULL
                                ? json_incref(service->data_position)
                                : json_null();
+    json_t *object = json_pack("{s:I, s:I, s:o}", "epoch",
+            (json_int_t)atomic_load(&service->epoch), "step",
+            (json_int_t)job->begin_step, "data_position", position);
+    json_t *terms = rps_terms_json(&job->terms);
 
-    return rps_json_text(json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:o}",
-            "epoch", (json_int_t)atomic_load(&service->epoch), "step",
-            (json_int_t)job->begin_step, "mode",
-            job->terms.mode == RPS_MODE_SYNC ? "sync" : "async", "combine",
-            job->terms.combine == RPS_COMBINE_MEAN ? "mean" : "sum", "replicas",
-            (json_int_t)job->terms.replica_count, "step_timeout_ms",
-            (json_int_t)job->terms.step_timeout_ms, "step_bytes_max",
-            (json_int_t)job->terms.step_bytes_max, "data_position", position));
+    if (object == NULL || terms == NULL ||
+            json_object_update(object, terms) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(terms);
+    return object != NULL ? rps_json_text(object) : NULL;
 }
 
 static void
@@ -252,6 +268,7 @@ start_if_complete_locked(struct rps_job *job, struct rps_answers *answers)
         member->started = true;
         member->left = false;
         member->ended = job->begin_step;
+        member->answered_ms = rps_clock_ms();
         answer_start_locked(job, answers, member->joining);
         member->joining = NULL;
     }
@@ -301,7 +318,7 @@ rps_job_join_locked(struct rps_request *request, struct rps_job *job)
         return rps_fail(
                 &request->error, RPS_E_NOMEM, "STEP_END: no memory to wait");
     }
-    if (member->started && member->client == session->client) {
+    if (member->started && !member->left && member->client == session->client) {
         answer_start_locked(job, &request->answers, parked);
         return RPS_OK;
     }
@@ -343,6 +360,7 @@ reset_member_locked(struct rps_job *job, uint32_t rank)
     }
     member->started = false;
     member->left = false;
+    member->given_up = RPS_NOT_GIVEN_UP;
 }
 
 void
@@ -354,6 +372,9 @@ rps_job_reset_locked(struct rps_job *job, const rps_terms *terms, uint64_t step,
     job->begun = true;
     job->started = false;
     job->stopping = false;
+    job->stopped = false;
+    free(job->why);
+    job->why = NULL;
     job->terms = *terms;
     job->begin_step = step;
     job->decided = step;
@@ -374,21 +395,53 @@ rps_job_reset_locked(struct rps_job *job, const rps_terms *terms, uint64_t step,
     rps_job_wake_locked(job);
 }
 
+void
+rps_job_figures_locked(
+        const struct rps_job *job, struct rps_job_figures *figures)
+{
+    uint64_t least = UINT64_MAX;
+    uint64_t most = 0;
+
+    memset(figures, 0, sizeof(*figures));
+    figures->begun = job->begun;
+    snprintf(figures->mode, sizeof(figures->mode), "%s",
+            rps_terms_mode(&job->terms).text);
+    for (uint32_t rank = 0; job->begun && rank < rps_job_replicas(job);
+            rank++) {
+        const struct rps_replica *member = &job->members[rank];
+
+        if (member->left) {
+            figures->given_up += member->given_up != RPS_NOT_GIVEN_UP;
+            figures->left += member->given_up == RPS_NOT_GIVEN_UP;
+            continue;
+        }
+        figures->here++;
+        least = member->ended < least ? member->ended : least;
+        most = member->ended > most ? member->ended : most;
+    }
+    figures->behind = figures->here > 0 ? most - least : 0;
+}
+
 json_t *
 rps_job_members_locked(const struct rps_job *job)
 {
     static const char *const roles[] = {
             "none", "chief", "worker", "local", "evaluator"};
+    const uint64_t largest = rps_job_largest_ended(job);
     json_t *list = json_array();
 
     for (uint32_t rank = 0; rank < rps_job_replicas(job); rank++) {
         const struct rps_replica *member = &job->members[rank];
 
-        json_array_append_new(
-                list, json_pack("{s:I, s:s, s:b, s:I, s:b}", "rank",
-                              (json_int_t)rank, "role", roles[member->role],
-                              "connected", member->connections > 0, "step",
-                              (json_int_t)member->ended, "left", member->left));
+        json_array_append_new(list,
+                json_pack("{s:I, s:s, s:b, s:I, s:I, s:b, s:b}", "rank",
+                        (json_int_t)rank, "role", roles[member->role],
+                        "connected", member->connections > 0, "step",
+                        (json_int_t)member->ended, "behind",
+                        (json_int_t)(member->left ? 0
+                                                  : largest - member->ended),
+                        "left", member->left, "given_up",
+                        member->given_up != RPS_NOT_GIVEN_UP));
     }
     return list;
 }

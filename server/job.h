@@ -39,6 +39,8 @@ void rps_job_reset_locked(struct rps_job *job, const rps_terms *terms,
 void rps_job_saved_locked(
         struct rps_job *job, uint64_t step, struct rps_answers *answers);
 
+void rps_job_figures_locked(
+        const struct rps_job *job, struct rps_job_figures *figures);
 /** For STAT; NULL: no memory. */
 json_t *rps_job_members_locked(const struct rps_job *job);
 

@@ -10,11 +10,19 @@
 
 #include "server/job.h"
 
+/** Why the others go on without a replica (on_lost leave). */
+enum rps_given_up {
+    RPS_NOT_GIVEN_UP,
+    RPS_GIVEN_UP_GONE,  /* its connections were */
+    RPS_GIVEN_UP_SILENT /* it ended no step */
+};
+
 /** One replica, by rank. */
 struct rps_replica {
-    bool known;      /* a process said HELLO with this rank */
-    bool started;    /* its STEP_END(0) was answered in this epoch */
-    bool left;       /* it is not waited for */
+    bool known;   /* a process said HELLO with this rank */
+    bool started; /* its STEP_END(0) was answered in this epoch */
+    bool left;    /* it is not waited for */
+    enum rps_given_up given_up;
     bool restarting; /* another process of this rank waits to join */
     enum rps_peer_role role;
     uint64_t client;      /* the process that has the rank */
@@ -27,6 +35,7 @@ struct rps_replica {
     struct rps_parked *joining; /* its STEP_END(0) */
     struct rps_parked *waiting; /* its STEP_END(ended) */
     uint64_t waiting_ms;        /* clock when that came */
+    uint64_t answered_ms;       /* clock when one was last answered */
 };
 
 struct rps_job {
@@ -45,7 +54,9 @@ struct rps_job {
     uint64_t decided;              /* sync: last step with a decision */
     struct rps_wire_decision last; /* that decision; owns its ranks */
     bool stopping;                 /* the chief wished to stop */
-    uint64_t save_step;            /* async: the barrier m; 0: none */
+    bool stopped;                  /* no step ends in this epoch any more */
+    char *why;                     /* of that, owned; NULL: no memory */
+    uint64_t save_step;            /* not sync: the barrier m; 0: none */
     bool save_ready;               /* the chief was told to save m */
     uint64_t report_ms; /* clock of the next "waiting" line; 0: none */
     uint64_t saved_ms;  /* clock of the last COMMIT or ABORT; 0: none */
@@ -58,6 +69,17 @@ bool rps_job_grow_locked(struct rps_job *job, uint32_t count);
 uint32_t rps_job_replicas(const struct rps_job *job);
 /** The timer looks again. */
 void rps_job_wake_locked(struct rps_job *job);
+/** The wait of `waiter` at a step's end, or for the end, is for this one. */
+bool rps_job_holds_up(const struct rps_job *job,
+        const struct rps_replica *member, const struct rps_replica *waiter);
+/** The others go on without this rank from here on. */
+void rps_job_give_up_locked(struct rps_job *job, uint32_t rank,
+        enum rps_given_up why, struct rps_answers *answers);
+/** No step ends in this epoch any more: all are told, now and later. */
+void rps_job_stop_locked(
+        struct rps_job *job, struct rps_answers *answers, const char *why);
+/** Largest step that anybody ended. */
+uint64_t rps_job_largest_ended(const struct rps_job *job);
 /** Answer everybody who waits for a step. */
 void rps_job_fail_waiting_locked(struct rps_job *job,
         struct rps_answers *answers, rps_status status, const char *why);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns STEP_END of steps 1, 2, …: decisions of sync, the save barrier of
- * async, and when the chief's leave is answered. README.md has the rules.
+ * Owns STEP_END of steps 1, 2, …: decisions of sync, the bound and the save
+ * barrier of the other modes, and when the chief's leave is answered.
+ * README.md has the rules.
  */
 #include "base/clock.h"
 #include "server/job_state.h"
@@ -54,7 +55,7 @@ answer_decision_locked(struct rps_job *job, struct rps_answers *answers,
     rps_answer_frame_locked(answers, parked, frame, length);
 }
 
-/* Answer a member about its own step alone (async). */
+/* Answer a member about its own step alone (async, bounded). */
 static void
 answer_own_locked(struct rps_job *job, struct rps_answers *answers,
         uint32_t rank, uint32_t wishes, uint64_t save_step)
@@ -70,6 +71,7 @@ answer_own_locked(struct rps_job *job, struct rps_answers *answers,
 
     answer_decision_locked(job, answers, member->waiting, &decision);
     member->waiting = NULL;
+    member->answered_ms = rps_clock_ms();
 }
 
 static bool
@@ -83,12 +85,12 @@ others_left(const struct rps_job *job)
     return true;
 }
 
-static uint64_t
-largest_ended(const struct rps_job *job)
+uint64_t
+rps_job_largest_ended(const struct rps_job *job)
 {
     uint64_t largest = job->begin_step;
 
-    for (uint32_t rank = 0; rank < job->terms.replica_count; rank++) {
+    for (uint32_t rank = 0; rank < rps_job_replicas(job); rank++) {
         if (job->members[rank].ended > largest) {
             largest = job->members[rank].ended;
         }
@@ -109,7 +111,9 @@ end_chief_locked(struct rps_job *job, struct rps_answers *answers)
     }
     if (!is_sync(job)) {
         answer_own_locked(job, answers, 0, chief->wishes,
-                (chief->wishes & RPS_WISH_SAVE) != 0 ? largest_ended(job) : 0);
+                (chief->wishes & RPS_WISH_SAVE) != 0
+                        ? rps_job_largest_ended(job)
+                        : 0);
         return;
     }
     decision = job->last; /* borrows the ranks */
@@ -122,20 +126,28 @@ end_chief_locked(struct rps_job *job, struct rps_answers *answers)
 
 /* sync */
 
+/*
+ * Of R replicas R - K are waited for, and of those that are left no more than
+ * there are: who left, or was given up, is one of the K. The chief is never
+ * one: it saves between two steps, and its wishes go with the decision.
+ */
 static bool
-all_ended(const struct rps_job *job, uint64_t step)
+is_due(const struct rps_job *job, uint64_t step)
 {
-    bool any = false;
+    const struct rps_replica *chief = &job->members[0];
+    uint32_t needed = job->terms.replica_count - job->terms.backup_workers;
+    uint32_t members = 0;
+    uint32_t ended = 0;
 
     for (uint32_t rank = 0; rank < job->terms.replica_count; rank++) {
         const struct rps_replica *member = &job->members[rank];
 
-        if (!member->left && member->ended != step) {
-            return false;
-        }
-        any = any || !member->left;
+        members += !member->left;
+        ended += !member->left && member->ended == step;
     }
-    return any;
+    needed = needed < members ? needed : members;
+    return members > 0 && ended >= needed &&
+           (chief->left || chief->ended == step);
 }
 
 /* Sum for combine sum (a worker divides by the global batch), else mean. */
@@ -148,7 +160,7 @@ combined_loss(const struct rps_job *job, uint64_t step)
     for (uint32_t rank = 0; rank < job->terms.replica_count; rank++) {
         const struct rps_replica *member = &job->members[rank];
 
-        if (!member->left && member->ended == step && !isnan(member->loss)) {
+        if (member->ended == step && !isnan(member->loss)) {
             sum += member->loss;
             count++;
         }
@@ -167,7 +179,7 @@ combined_wishes(const struct rps_job *job, uint64_t step)
     for (uint32_t rank = 0; rank < job->terms.replica_count; rank++) {
         const struct rps_replica *member = &job->members[rank];
 
-        if (!member->left && member->ended == step) {
+        if (member->ended == step) {
             /* only the chief's save counts: it is who saves */
             wishes |= rank == 0 ? member->wishes
                                 : member->wishes & ~RPS_WISH_SAVE;
@@ -176,7 +188,8 @@ combined_wishes(const struct rps_job *job, uint64_t step)
     return wishes | (job->stopping ? RPS_WISH_STOP : 0);
 }
 
-/* false: no memory for the ranks. */
+/* Who ended the step is counted, though it may be gone by now. false: no
+ * memory for the ranks. */
 static bool
 make_decision_locked(struct rps_job *job, uint64_t step)
 {
@@ -196,7 +209,7 @@ make_decision_locked(struct rps_job *job, uint64_t step)
     last->save_step = (last->wishes & RPS_WISH_SAVE) != 0 ? step : 0;
     last->ranks = ranks;
     for (uint32_t rank = 0; rank < job->terms.replica_count; rank++) {
-        if (!job->members[rank].left && job->members[rank].ended == step) {
+        if (job->members[rank].ended == step) {
             ranks[last->rank_count++] = rank;
         }
     }
@@ -209,7 +222,7 @@ advance_sync_locked(struct rps_job *job, struct rps_answers *answers)
 {
     uint64_t step = job->decided + 1;
 
-    if (!all_ended(job, step)) {
+    if (!is_due(job, step)) {
         end_chief_locked(job, answers);
         return;
     }
@@ -222,7 +235,8 @@ advance_sync_locked(struct rps_job *job, struct rps_answers *answers)
         uint32_t rank = job->last.ranks[i];
         struct rps_replica *member = &job->members[rank];
 
-        member->left = (member->wishes & RPS_WISH_LEAVE) != 0;
+        member->left = member->left || (member->wishes & RPS_WISH_LEAVE) != 0;
+        member->answered_ms = rps_clock_ms();
         if (member->waiting != NULL && !(member->left && rank == 0)) {
             answer_decision_locked(job, answers, member->waiting, &job->last);
             member->waiting = NULL;
@@ -231,7 +245,55 @@ advance_sync_locked(struct rps_job *job, struct rps_answers *answers)
     end_chief_locked(job, answers);
 }
 
-/* async */
+/* async, bounded */
+
+/* The least step that a member has ended which is waited for. */
+static uint64_t
+slowest(const struct rps_job *job)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t rank = 0; rank < job->terms.replica_count; rank++) {
+        const struct rps_replica *member = &job->members[rank];
+
+        if (!member->left && member->ended < least) {
+            least = member->ended;
+        }
+    }
+    return least;
+}
+
+/* bounded: step `ended` + 1 may begin when all ended `ended` - staleness. */
+static bool
+is_too_far(const struct rps_job *job, uint64_t ended, uint64_t least)
+{
+    return job->terms.mode == RPS_MODE_BOUNDED &&
+           ended > job->terms.staleness && least < ended - job->terms.staleness;
+}
+
+/* Answer those whose next step may begin, of ranks from..to - 1. */
+static void
+release_locked(struct rps_job *job, struct rps_answers *answers, uint32_t from,
+        uint32_t to)
+{
+    const uint64_t least =
+            job->terms.mode == RPS_MODE_BOUNDED ? slowest(job) : 0;
+
+    for (uint32_t rank = from; rank < to; rank++) {
+        const struct rps_replica *member = &job->members[rank];
+        const bool at_barrier =
+                job->save_step != 0 && member->ended >= job->save_step;
+
+        if (member->waiting == NULL || (rank == 0 && member->left)) {
+            continue;
+        }
+        if (member->left ||
+                (!at_barrier && !is_too_far(job, member->ended, least))) {
+            answer_own_locked(job, answers, rank,
+                    member->wishes & ~RPS_WISH_SAVE, job->save_step);
+        }
+    }
+}
 
 static bool
 all_at_barrier(const struct rps_job *job)
@@ -250,18 +312,10 @@ all_at_barrier(const struct rps_job *job)
 static void
 open_barrier_locked(struct rps_job *job, struct rps_answers *answers)
 {
-    if (job->save_step == 0) {
-        return;
-    }
-    job->save_step = 0;
-    job->save_ready = false;
-    for (uint32_t rank = 1; rank < job->terms.replica_count; rank++) {
-        struct rps_replica *member = &job->members[rank];
-
-        if (member->waiting != NULL && !member->left) {
-            answer_own_locked(
-                    job, answers, rank, member->wishes & ~RPS_WISH_SAVE, 0);
-        }
+    if (job->save_step != 0) {
+        job->save_step = 0;
+        job->save_ready = false;
+        release_locked(job, answers, 1, job->terms.replica_count);
     }
 }
 
@@ -311,13 +365,69 @@ advance_async_locked(
             job->save_step == 0) {
         job->save_step = name_barrier(job);
     }
-    if (member->waiting != NULL && !(leaves && rank == 0) &&
-            (leaves || job->save_step == 0 || member->ended < job->save_step)) {
-        answer_own_locked(job, answers, rank, member->wishes & ~RPS_WISH_SAVE,
-                job->save_step);
+    if (job->terms.mode == RPS_MODE_BOUNDED) { /* others may go on, too */
+        release_locked(job, answers, 0, job->terms.replica_count);
+    } else {
+        release_locked(job, answers, rank, rank + 1);
     }
     begin_save_locked(job, answers);
     end_chief_locked(job, answers);
+}
+
+/* lost, silent and late replicas */
+
+bool
+rps_job_holds_up(const struct rps_job *job, const struct rps_replica *member,
+        const struct rps_replica *waiter)
+{
+    if (member->left || member->waiting != NULL || waiter->waiting == NULL) {
+        return false;
+    }
+    if (waiter->left) { /* the chief waits for the end */
+        return true;
+    }
+    if (is_sync(job)) {
+        return member->ended < waiter->ended;
+    }
+    return (job->save_step != 0 && waiter->ended >= job->save_step &&
+                   member->ended < job->save_step) ||
+           is_too_far(job, waiter->ended, member->ended);
+}
+
+void
+rps_job_give_up_locked(struct rps_job *job, uint32_t rank,
+        enum rps_given_up why, struct rps_answers *answers)
+{
+    struct rps_replica *member = &job->members[rank];
+
+    member->left = true;
+    member->given_up = why;
+    if (is_sync(job)) {
+        advance_sync_locked(job, answers);
+        return;
+    }
+    release_locked(job, answers, 0, job->terms.replica_count);
+    begin_save_locked(job, answers);
+    end_chief_locked(job, answers);
+}
+
+/* What a process that comes back is told. */
+static rps_status
+fail_given_up(struct rps_request *request, const struct rps_job *job)
+{
+    const uint32_t rank = request->session->rank;
+    const struct rps_replica *member = &job->members[rank];
+    const double timeout = (double)job->terms.step_timeout_ms / 1000.0;
+    const char *what = member->given_up == RPS_GIVEN_UP_GONE
+                               ? "was gone for longer than"
+                               : "ended no further step within";
+
+    return rps_fail(&request->error, RPS_E_TIMEOUT,
+            "this replica, rank %" PRIu32 ", %s --step-timeout (%.1f s) after"
+            " step %" PRIu64 ": the others go on without it (--on-lost leave),"
+            " and what it pushed since counts in no step of theirs; it can"
+            " join when the job begins again",
+            rank, what, timeout, member->ended);
 }
 
 void
@@ -406,10 +516,18 @@ check_member_locked(struct rps_request *request, struct rps_job *job)
                 " has not joined the job: STEP_END of step 0 comes first",
                 rank);
     }
+    if (job->members[rank].given_up != RPS_NOT_GIVEN_UP) {
+        return fail_given_up(request, job);
+    }
+    if (job->stopped) {
+        return rps_fail(&request->error, RPS_E_TIMEOUT, "%s",
+                job->why != NULL ? job->why : "a replica is missing");
+    }
     return RPS_OK;
 }
 
-/* sync: the next step, or again the one that was ended last. */
+/* sync: the next step, or again the one that was ended last; with backup
+ * workers any that was decided without this one. */
 static rps_status
 check_sync_step_locked(
         struct rps_request *request, struct rps_job *job, uint64_t step)
@@ -424,7 +542,7 @@ check_sync_step_locked(
                 step, step - 1);
     }
     if (step <= job->decided && step != job->last.step &&
-            !(rank == 0 && member->left)) {
+            job->terms.backup_workers == 0 && !(rank == 0 && member->left)) {
         return rps_fail(&request->error, RPS_E_INVAL,
                 "STEP_END of step %" PRIu64
                 ": its decision is over; the newest is of step %" PRIu64,
@@ -470,6 +588,27 @@ grant_wishes_locked(struct rps_job *job, uint32_t wishes)
     atomic_fetch_and(&service->wishes, ~wishes);
 }
 
+/* Step s was decided before this end of it came: again, or (backup workers)
+ * without this replica, which learns the newest decision and goes on there. */
+static void
+end_late_locked(struct rps_job *job, uint32_t rank, const struct ending *ending,
+        struct rps_answers *answers)
+{
+    struct rps_replica *member = &job->members[rank];
+
+    if (ending->step > member->ended) {
+        member->ended = ending->step;
+        member->left = (ending->wishes & RPS_WISH_LEAVE) != 0;
+        job->stopping = job->stopping || (ending->wishes & RPS_WISH_STOP) != 0;
+    }
+    answer_decision_locked(job, answers, member->waiting, &job->last);
+    member->waiting = NULL;
+    member->answered_ms = rps_clock_ms();
+    if (member->left) {
+        advance_sync_locked(job, answers);
+    }
+}
+
 static rps_status
 end_step_locked(struct rps_request *request, struct rps_job *job,
         const struct ending *ending)
@@ -494,9 +633,8 @@ end_step_locked(struct rps_request *request, struct rps_job *job,
     if (rank == 0) {
         grant_wishes_locked(job, ending->wishes);
     }
-    if (decided && !(rank == 0 && member->left)) { /* asked again */
-        answer_decision_locked(job, &request->answers, parked, &job->last);
-        member->waiting = NULL;
+    if (decided && !(rank == 0 && member->left)) {
+        end_late_locked(job, rank, ending, &request->answers);
         return RPS_OK;
     }
     member->ended = ending->step;

@@ -19,6 +19,29 @@
 #define REPORT_MS   10000u
 #define RANKS_SHOWN 16u
 
+/** What one look at the job came to; done without the lock. */
+struct turn {
+    struct rps_answers answers;
+    char *line; /* for the log; owned */
+    const char *event;
+};
+
+static const char *
+words_of(const struct turn *turn)
+{
+    return turn->line != NULL ? turn->line : "a replica is missing";
+}
+
+static void
+finish_turn(struct rps_service *service, struct turn *turn)
+{
+    rps_answers_send(service, &turn->answers);
+    if (turn->line != NULL) {
+        rps_service_event(service, RPS_LOG_WARN, turn->event, "%s", turn->line);
+    }
+    free(turn->line);
+}
+
 static bool
 somebody_waits(const struct rps_job *job)
 {
@@ -40,69 +63,102 @@ timeout_of(const struct rps_job *job)
                       : job->service->options.step_timeout_ms;
 }
 
+/* May the others go on without this rank? Not without the chief, which ends
+ * the job. */
+static bool
+may_leave(const struct rps_job *job, uint32_t rank)
+{
+    return job->started && rank != 0 && job->terms.on_lost == RPS_ON_LOST_LEAVE;
+}
+
+/* Its connections have been gone for too long. */
 static void
-fail_for_lost_locked(struct rps_job *job, uint32_t rank, uint64_t now,
-        struct rps_answers *answers)
+end_for_lost_locked(
+        struct rps_job *job, uint32_t rank, uint64_t now, struct turn *turn)
 {
     const struct rps_replica *member = &job->members[rank];
-    char why[256];
+    const bool leave = may_leave(job, rank);
 
-    snprintf(why, sizeof(why),
-            "rank %" PRIu32 " (%s) has been gone for %.1f s without leave,"
-            " after step %" PRIu64 "; --step-timeout is %.1f s%s",
+    turn->event = leave ? "replica_given_up" : "replica_lost";
+    turn->line = rps_format("rank %" PRIu32 " (%s) has been gone for %.1f s"
+                            " without leave, after step %" PRIu64
+                            "; --step-timeout is %.1f s%s%s",
             rank, member->peer, (double)(now - member->lost_ms) / 1000.0,
             member->ended, (double)timeout_of(job) / 1000.0,
+            leave ? "; the others go on without it" : "",
             member->restarting
                     ? "; a new process of this rank waits for the job to begin"
                       " again"
                     : "");
-    if (job->started) {
-        rps_job_fail_waiting_locked(job, answers, RPS_E_TIMEOUT, why);
+    if (leave) {
+        rps_job_give_up_locked(job, rank, RPS_GIVEN_UP_GONE, &turn->answers);
+    } else if (job->started) {
+        rps_job_stop_locked(job, &turn->answers, words_of(turn));
     } else {
-        rps_job_fail_joining_locked(job, answers, RPS_E_TIMEOUT, why);
+        rps_job_fail_joining_locked(
+                job, &turn->answers, RPS_E_TIMEOUT, words_of(turn));
     }
 }
 
-/* Clock at which the next lost member is due. */
+/* Clock at which the next lost member is due. Before the start only who waits
+ * wants to know; later every step will. */
 static uint64_t
-check_lost_locked(
-        struct rps_job *job, uint64_t now, struct rps_answers *answers)
+check_lost_locked(struct rps_job *job, uint64_t now, struct turn *turn)
 {
     uint64_t due = NEVER_MS;
 
+    if (job->stopped || (!job->started && !somebody_waits(job))) {
+        return due;
+    }
     for (uint32_t rank = 0; rank < rps_job_replicas(job); rank++) {
         const struct rps_replica *member = &job->members[rank];
         uint64_t at = member->lost_ms + timeout_of(job);
 
-        if (member->lost_ms == 0 || member->left || !somebody_waits(job)) {
+        if (member->lost_ms == 0 || member->left) {
             continue;
         }
         if (at <= now) {
-            fail_for_lost_locked(job, rank, now, answers);
-        } else if (at < due) {
-            due = at;
+            end_for_lost_locked(job, rank, now, turn);
+            return now;
         }
+        due = at < due ? at : due;
     }
     return due;
 }
 
-/* Is this one waited for? */
-static bool
-is_missing(const struct rps_job *job, const struct rps_replica *member)
+/* Clock since when this wait is for that member: after its last step was
+ * answered, and the last save. 0: it is not. */
+static uint64_t
+held_since(const struct rps_job *job, const struct rps_replica *member,
+        const struct rps_replica *waiter)
 {
-    return job->started ? member->waiting == NULL && !member->left
-                        : member->joining == NULL;
+    uint64_t since = waiter->waiting_ms;
+
+    if (!rps_job_holds_up(job, member, waiter)) {
+        return 0;
+    }
+    since = member->answered_ms > since ? member->answered_ms : since;
+    return job->saved_ms > since ? job->saved_ms : since;
+}
+
+/* Is this one waited for? waiter is NULL before the start. */
+static bool
+is_missing(const struct rps_job *job, const struct rps_replica *member,
+        const struct rps_replica *waiter)
+{
+    return waiter != NULL ? rps_job_holds_up(job, member, waiter)
+                          : member->joining == NULL;
 }
 
 /* "1, 3, 4 and 12 more"; free(). */
 static char *
-missing_ranks(const struct rps_job *job)
+missing_ranks(const struct rps_job *job, const struct rps_replica *waiter)
 {
     struct rps_text text = {0};
     uint32_t missing = 0;
 
     for (uint32_t rank = 0; rank < rps_job_replicas(job); rank++) {
-        if (!is_missing(job, &job->members[rank])) {
+        if (!is_missing(job, &job->members[rank], waiter)) {
             continue;
         }
         if (missing < RANKS_SHOWN) {
@@ -120,9 +176,9 @@ missing_ranks(const struct rps_job *job)
     return text.bytes;
 }
 
-/* A line every 10 s while STEP_END(0) waits. *line_out: free(). */
+/* A line every 10 s while STEP_END(0) waits. */
 static uint64_t
-check_report_locked(struct rps_job *job, uint64_t now, char **line_out)
+check_report_locked(struct rps_job *job, uint64_t now, struct turn *turn)
 {
     char *ranks;
 
@@ -133,13 +189,13 @@ check_report_locked(struct rps_job *job, uint64_t now, char **line_out)
         return job->report_ms;
     }
     job->report_ms = now + REPORT_MS;
-    ranks = missing_ranks(job);
+    ranks = missing_ranks(job, NULL);
     if (!job->begun) {
-        *line_out = rps_format("replicas wait for the chief to begin the job"
-                               " (no RESTORE yet)");
+        turn->line = rps_format("replicas wait for the chief to begin the job"
+                                " (no RESTORE yet)");
     } else if (ranks != NULL) {
-        *line_out = rps_format("STEP_END of step 0 waits for rank %s of"
-                               " %" PRIu32 " replicas",
+        turn->line = rps_format("STEP_END of step 0 waits for rank %s of"
+                                " %" PRIu32 " replicas",
                 ranks, job->terms.replica_count);
     }
     free(ranks);
@@ -170,58 +226,98 @@ somebody_is_lost(const struct rps_job *job)
     return false;
 }
 
-/* The longest wait at a step's end: since when (0: nobody waits that way),
- * and which step. The chief that leaves waits for the end, not for a step. */
-static uint64_t
-longest_wait(const struct rps_job *job, uint64_t *step_out)
+/* Who has waited longest at a step's end, or for the end; NULL: nobody. */
+static const struct rps_replica *
+longest_waiter(const struct rps_job *job)
 {
-    uint64_t since = 0;
+    const struct rps_replica *longest = NULL;
 
     for (uint32_t rank = 0; rank < rps_job_replicas(job); rank++) {
         const struct rps_replica *member = &job->members[rank];
 
-        if (member->waiting != NULL && !(rank == 0 && member->left) &&
-                (since == 0 || member->waiting_ms < since)) {
-            since = member->waiting_ms;
-            *step_out = member->ended;
+        if (member->waiting != NULL &&
+                (longest == NULL || member->waiting_ms < longest->waiting_ms)) {
+            longest = member;
         }
     }
-    return since != 0 && job->saved_ms > since ? job->saved_ms : since;
+    return longest;
+}
+
+/* "step 6 waits since 2.0 s for rank 1, which did not end it …" */
+static char *
+silent_words(const struct rps_job *job, const struct rps_replica *waiter,
+        uint64_t since, uint64_t now, const char *then)
+{
+    char *ranks = missing_ranks(job, waiter);
+    char *line = rps_format("step %" PRIu64 "%s since %.1f s for rank %s,"
+                            " which did not end it (stopped, or slow?);"
+                            " --step-timeout is %.1f s%s",
+            waiter->left ? waiter->ended + 1 : waiter->ended,
+            waiter->left ? ": the chief, which is done, waits" : " waits",
+            (double)(now - since) / 1000.0, ranks != NULL ? ranks : "?",
+            (double)timeout_of(job) / 1000.0, then);
+
+    free(ranks);
+    return line;
+}
+
+/* Those that have kept this one waiting for too long. */
+static void
+end_for_silent_locked(struct rps_job *job, const struct rps_replica *waiter,
+        uint64_t since, uint64_t now, struct turn *turn)
+{
+    const bool leave = job->terms.on_lost == RPS_ON_LOST_LEAVE &&
+                       !rps_job_holds_up(job, &job->members[0], waiter);
+
+    turn->line = silent_words(job, waiter, since, now,
+            leave ? "; the others go on without it" : "");
+    turn->event = leave ? "replica_given_up" : "replica_lost";
+    if (!leave) {
+        rps_job_stop_locked(job, &turn->answers, words_of(turn));
+        return;
+    }
+    for (uint32_t rank = 1; rank < job->terms.replica_count; rank++) {
+        const uint64_t held = held_since(job, &job->members[rank], waiter);
+
+        if (held != 0 && held + timeout_of(job) <= now) {
+            rps_job_give_up_locked(
+                    job, rank, RPS_GIVEN_UP_SILENT, &turn->answers);
+        }
+    }
 }
 
 /* A step that some have ended and others have not: a line every 10 s, and
- * TIMEOUT after step_timeout, though all are connected. */
+ * the end of it after step_timeout, though all are connected. */
 static uint64_t
-check_stalled_locked(struct rps_job *job, uint64_t now,
-        struct rps_answers *answers, char **line_out)
+check_silent_locked(struct rps_job *job, uint64_t now, struct turn *turn)
 {
-    uint64_t step = 0;
-    const uint64_t since = job->started ? longest_wait(job, &step) : 0;
-    uint64_t report = since + REPORT_MS;
-    char why[512];
-    char *ranks;
+    const struct rps_replica *waiter =
+            job->started ? longest_waiter(job) : NULL;
+    uint64_t since = NEVER_MS;
+    uint64_t due;
+    uint64_t report;
 
-    if (since == 0 || chief_saves(job) || somebody_is_lost(job)) {
+    if (waiter == NULL || chief_saves(job) || somebody_is_lost(job)) {
         return NEVER_MS;
     }
-    report = job->report_ms > report ? job->report_ms : report;
-    if (now < report && now < since + timeout_of(job)) {
-        return report < since + timeout_of(job) ? report
-                                                : since + timeout_of(job);
+    for (uint32_t rank = 0; rank < rps_job_replicas(job); rank++) {
+        const uint64_t held = held_since(job, &job->members[rank], waiter);
+
+        since = held != 0 && held < since ? held : since;
     }
-    ranks = missing_ranks(job);
-    snprintf(why, sizeof(why),
-            "step %" PRIu64 " waits since %.1f s for rank %s, which did not"
-            " end it (stopped, or slow?); --step-timeout is %.1f s",
-            step, (double)(now - since) / 1000.0, ranks == NULL ? "?" : ranks,
-            (double)timeout_of(job) / 1000.0);
-    free(ranks);
-    if (now >= since + timeout_of(job)) {
-        rps_job_fail_waiting_locked(job, answers, RPS_E_TIMEOUT, why);
+    if (since == NEVER_MS) {
+        return NEVER_MS;
     }
-    *line_out = strdup(why);
-    job->report_ms = now + REPORT_MS;
-    return job->report_ms;
+    due = since + timeout_of(job);
+    report = since + REPORT_MS > job->report_ms ? since + REPORT_MS
+                                                : job->report_ms;
+    if (now >= due) {
+        end_for_silent_locked(job, waiter, since, now, turn);
+    } else if (now >= report) {
+        job->report_ms = now + REPORT_MS;
+        turn->line = silent_words(job, waiter, since, now, "");
+    }
+    return report < due ? report : due;
 }
 
 static void
@@ -247,26 +343,28 @@ rps_job_timer_main(void *context)
 
     pthread_mutex_lock(&service->lock);
     while (!job->stop) {
-        struct rps_answers answers = {0};
-        char *line = NULL;
+        struct turn turn = {.event = "waiting_for_replicas"};
         uint64_t now = rps_clock_ms();
-        uint64_t lost = check_lost_locked(job, now, &answers);
-        uint64_t stalled = check_stalled_locked(job, now, &answers, &line);
-        uint64_t report = check_report_locked(job, now, &line);
+        uint64_t due = check_lost_locked(job, now, &turn);
 
-        if (answers.first != NULL || line != NULL) {
-            pthread_mutex_unlock(&service->lock);
-            rps_answers_send(service, &answers);
-            if (line != NULL) {
-                rps_service_event(service, RPS_LOG_WARN, "waiting_for_replicas",
-                        "%s", line);
-            }
-            free(line);
-            pthread_mutex_lock(&service->lock);
-            continue; /* things may have moved meanwhile */
+        if (turn.line == NULL && turn.answers.first == NULL) {
+            uint64_t silent = check_silent_locked(job, now, &turn);
+
+            due = silent < due ? silent : due;
         }
-        report = stalled < report ? stalled : report;
-        sleep_until_locked(job, lost < report ? lost : report);
+        if (turn.line == NULL && turn.answers.first == NULL) {
+            uint64_t report = check_report_locked(job, now, &turn);
+
+            due = report < due ? report : due;
+        }
+        if (turn.line == NULL && turn.answers.first == NULL) {
+            sleep_until_locked(job, due);
+            continue;
+        }
+        pthread_mutex_unlock(&service->lock);
+        finish_turn(service, &turn);
+        pthread_mutex_lock(
+                &service->lock); /* things may have moved meanwhile */
     }
     pthread_mutex_unlock(&service->lock);
     return NULL;

@@ -66,10 +66,17 @@ settle(struct rps_pushed *push, rps_status verdict, const struct rps_error *why)
     push->why = *why;
 }
 
+/* Where steps go without slow or lost replicas it is dropped without a word:
+ * the end of that step tells the replica, and no PS but PS 0 knows more. */
 static rps_status
 late(struct rps_request *request, uint64_t step)
 {
+    const rps_terms *terms = &request->service->terms;
+
     atomic_fetch_add(&request->service->late, 1);
+    if (terms->backup_workers > 0 || terms->on_lost == RPS_ON_LOST_LEAVE) {
+        return RPS_OK;
+    }
     return rps_fail(&request->error, RPS_E_INVAL,
             "PUSH_GRADIENTS of step %" PRIu64 " came after its decision: step"
             " %" PRIu64 " is applied; it was dropped",
@@ -105,7 +112,9 @@ judge_sync(struct rps_request *request, struct rps_pushed *push)
         return RPS_OK;
     }
     if (push->step <= applied) {
-        return late(request, push->step);
+        verdict = late(request, push->step);
+        settle(push, verdict, &request->error);
+        return RPS_OK;
     }
     if (push->step > applied + 1) {
         return rps_fail(&request->error, RPS_E_INVAL,

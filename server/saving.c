@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/spec.h"
+#include "base/terms.h"
 #include "server/job.h"
 #include "server/state.h"
 #include "server/writer.h"
@@ -551,8 +552,7 @@ restore(struct rps_service *service, struct rps_task *task, char **text_out,
         (void)rps_lanes_merge(service->lanes, fresh.lanes, fresh.lane_count);
         rps_service_event(service, RPS_LOG_INFO, "job_begun",
                 "epoch %" PRIu32 ", step %" PRIu64 ", %s, %" PRIu32 " replicas",
-                task->epoch, task->step,
-                task->terms.mode == RPS_MODE_SYNC ? "sync" : "async",
+                task->epoch, task->step, rps_terms_mode(&task->terms).text,
                 task->terms.replica_count);
     }
     drop_fresh(&fresh, replica_count);
@@ -639,63 +639,40 @@ run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
 }
 
 static rps_status
-read_choice(const json_t *object, const char *key, const char *zero,
-        const char *one, int *out, struct rps_error *error)
+read_terms(const json_t *object, rps_terms *terms, struct rps_error *error)
 {
-    const json_t *field = json_object_get(object, key);
-    const char *text = json_string_value(field);
+    struct rps_error why = {{0}};
+    rps_status status;
 
-    if (field == NULL) {
-        return RPS_OK;
+    terms->replica_count = 1;
+    status = rps_terms_read(object, terms, &why);
+    if (status == RPS_OK && terms->replica_count > RPS_REPLICAS_MAX) {
+        status = rps_fail(&why, RPS_E_INVAL,
+                "replicas is %" PRIu32 "; at most %u is allowed",
+                terms->replica_count, RPS_REPLICAS_MAX);
     }
-    if (text != NULL && (strcmp(text, zero) == 0 || strcmp(text, one) == 0)) {
-        *out = strcmp(text, one) == 0;
-        return RPS_OK;
+    if (status == RPS_OK) {
+        status = rps_terms_check(terms, &why);
     }
-    return rps_fail(error, RPS_E_INVAL,
-            "RESTORE: %s is \"%s\"; %s or %s is allowed", key,
-            text != NULL ? text : "", zero, one);
+    return status == RPS_OK
+                   ? RPS_OK
+                   : rps_fail(error, status, "RESTORE: %.900s", why.text);
 }
 
 static rps_status
-read_terms(const json_t *object, struct rps_task *task, struct rps_error *error)
+read_task(const json_t *object, struct rps_task *task, struct rps_error *error)
 {
-    uint64_t epoch = 0, replicas = 1;
-    uint64_t timeout_ms = task->terms.step_timeout_ms;
-    int sync = 0, mean = 0;
-    rps_status status =
-            read_choice(object, "mode", "async", "sync", &sync, error);
+    uint64_t epoch = 0;
+    rps_status status = read_terms(object, &task->terms, error);
 
     if (status == RPS_OK) {
-        status = read_choice(object, "combine", "sum", "mean", &mean, error);
-    }
-    if (status == RPS_OK) {
         status = rps_json_u64(object, "epoch", UINT32_MAX, &epoch, error);
-    }
-    if (status == RPS_OK) {
-        status = rps_json_u64(
-                object, "replicas", RPS_REPLICAS_MAX, &replicas, error);
-    }
-    if (status == RPS_OK) {
-        status = rps_json_u64(
-                object, "step_timeout_ms", UINT32_MAX, &timeout_ms, error);
-    }
-    if (status == RPS_OK) {
-        status = rps_json_u64(object, "step_bytes_max", UINT64_MAX,
-                &task->terms.step_bytes_max, error);
     }
     if (status == RPS_OK) {
         status =
                 rps_json_u64(object, "step", 999999999999u, &task->step, error);
     }
-    if (status == RPS_OK && replicas == 0) {
-        status = rps_fail(error, RPS_E_INVAL, "RESTORE: replicas is 0");
-    }
     task->epoch = (uint32_t)epoch;
-    task->terms.mode = sync != 0 ? RPS_MODE_SYNC : RPS_MODE_ASYNC;
-    task->terms.combine = mean != 0 ? RPS_COMBINE_MEAN : RPS_COMBINE_SUM;
-    task->terms.replica_count = (uint32_t)replicas;
-    task->terms.step_timeout_ms = (uint32_t)timeout_ms;
     return status;
 }
 
@@ -713,7 +690,7 @@ rps_serve_restore(struct rps_request *request)
     }
     task.terms.step_timeout_ms = service->options.step_timeout_ms;
     task.terms.step_bytes_max = service->options.step_bytes_max;
-    status = read_terms(object, &task, &request->error);
+    status = read_task(object, &task, &request->error);
     json_decref(object);
     if (status == RPS_OK && request->session->rank != 0 &&
             request->session->rank != RPS_NO_RANK) {

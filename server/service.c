@@ -352,7 +352,7 @@ changes_rows(const struct rps_request *request)
 
     return opcode == RPS_OP_ASSIGN || opcode == RPS_OP_ERASE ||
            (opcode == RPS_OP_PUSH_GRADIENTS &&
-                   request->service->terms.mode == RPS_MODE_ASYNC);
+                   request->service->terms.mode != RPS_MODE_SYNC);
 }
 
 /* What is asked of every request before its handler sees it. */

@@ -4,6 +4,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/terms.h"
 #include "base/text.h"
 #include "server/job.h"
 #include "server/state.h"
@@ -391,10 +392,9 @@ welcome(struct rps_service *service, struct rps_session *session)
     answer = json_pack("{s:i, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:s}",
             "version", (int)RPS_WIRE_VERSION, "epoch",
             (json_int_t)atomic_load(&service->epoch), "mode",
-            service->terms.mode == RPS_MODE_SYNC ? "sync" : "async", "combine",
-            service->terms.combine == RPS_COMBINE_MEAN ? "mean" : "sum",
-            "incarnation", incarnation, "ps_count",
-            (json_int_t)service->options.ps_count, "ps_index",
+            rps_terms_mode(&service->terms).text, "combine",
+            rps_terms_combine(&service->terms), "incarnation", incarnation,
+            "ps_count", (json_int_t)service->options.ps_count, "ps_index",
             (json_int_t)service->options.ps_index, "route_version",
             (json_int_t)service->route.version, "server",
             "recpsd " RPS_VERSION);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/spec.h"
+#include "base/terms.h"
 #include "base/text.h"
 #include "server/job.h"
 #include "server/state.h"
@@ -190,9 +191,8 @@ describe_service(struct rps_service *service)
             (json_int_t)own->ps_count, "epoch",
             (json_int_t)atomic_load(&service->epoch), "step",
             (json_int_t)atomic_load(&service->step), "mode",
-            service->terms.mode == RPS_MODE_SYNC ? "sync" : "async",
-            "incarnation", incarnation, "job_id", own->job_id, "job_seed", seed,
-            "uptime_seconds",
+            rps_terms_mode(&service->terms).text, "incarnation", incarnation,
+            "job_id", own->job_id, "job_seed", seed, "uptime_seconds",
             (double)(rps_clock_ms() - service->started_ms) / 1000.0,
             "checkpoint_dir", own->checkpoint_dir, "late",
             (json_int_t)atomic_load(&service->late), "dropped",

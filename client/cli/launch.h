@@ -50,6 +50,8 @@ struct rps_launch_child {
     bool ended;
     int code;          /* once ended; of a signal's death 128 + n */
     int signal_number; /* that ended it; 0: none */
+    uint64_t ended_ms; /* clock */
+    bool suspect;      /* it failed, and nobody has said why */
     struct rps_launch_stream streams[2];
 };
 
@@ -57,6 +59,7 @@ struct rps_launch_plan {
     struct rps_launch_child *children; /* ps first, then replicas, evaluator */
     uint32_t count;
     uint32_t ps_count;
+    bool on_lost_leave; /* a worker that fails does not stop the others */
     int label_width;
     uint64_t drain_ms; /* for the replicas, from TERM to KILL */
     int *held;         /* [held_count] sockets that keep the servers' ports */

@@ -238,6 +238,7 @@ rps_launch_plan_make(
     int code = RPS_TOOL_OK;
 
     plan->command = launch->command;
+    plan->on_lost_leave = strcmp(launch->options->on_lost, "leave") == 0;
     plan->drain_ms = (uint64_t)(launch->options->drain_timeout * 1000.0);
     plan->children = calloc(count, sizeof(*plan->children));
     if (ports == NULL || plan->children == NULL || recps == NULL ||

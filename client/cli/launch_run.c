@@ -2,7 +2,8 @@
 /*
  * Who ended how, and what follows:
  *
- *   a replica fails       stop everything
+ *   a replica fails       stop everything; with --on-lost leave, and where it
+ *                         is not the chief, the others go on without it
  *   all replicas end well wait for the servers (SHUTDOWN came from the
  *                         chief) and the evaluator, then stop what is left
  *   a server fails        the replicas stop by themselves, for a while
@@ -35,6 +36,7 @@
 #define OUTPUT_MS    1000u  /* pipes that a grandchild holds open */
 #define SHUTDOWN_MS  500u   /* the same, once a signal came */
 #define REPEAT_MS    100u   /* timeout(1) sends each signal twice */
+#define LEFT_MS      5000u  /* replicas, after the chief (on-lost leave) */
 
 struct watch {
     struct rps_launch_plan *plan;
@@ -47,10 +49,6 @@ struct watch {
     bool stopping;
     bool servers_stopped; /* no SHUTDOWN came to them */
     uint64_t orphaned_ms; /* when a server died; 0: none did */
-    /* A replica that failed. A dying server's sockets close before it can be
-     * waited for, so the replica's end may be seen first. */
-    const struct rps_launch_child *suspect;
-    uint64_t suspect_ms;
     uint64_t replicas_ended_ms;
     uint64_t all_ended_ms;
 };
@@ -217,17 +215,33 @@ take_code(struct watch *watch, const struct rps_launch_child *child)
     }
 }
 
+/* Replicas that failed: by themselves, or because a server did? A dying
+ * server's sockets close before it can be waited for, so their end may be seen
+ * first. True: there was one. */
+static bool
+clear_suspects(struct watch *watch)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        any = any || watch->plan->children[i].suspect;
+        watch->plan->children[i].suspect = false;
+    }
+    return any;
+}
+
 static void
 server_failed(struct watch *watch, const struct rps_launch_child *child)
 {
+    const bool any = clear_suspects(watch);
+
     take_code(watch, child);
-    if (running(watch, RPS_ROLE_NONE, true) == 0 && watch->suspect == NULL) {
+    if (running(watch, RPS_ROLE_NONE, true) == 0 && !any) {
         say_failed(watch, child, "");
         return;
     }
     say_failed(watch, child,
             " unexpectedly; the workers have 15 s to stop by themselves");
-    watch->suspect = NULL;
     if (watch->orphaned_ms == 0) {
         watch->orphaned_ms = rps_clock_ms();
     }
@@ -235,30 +249,86 @@ server_failed(struct watch *watch, const struct rps_launch_child *child)
 
 /* A child failed of its own accord. */
 static void
-failed(struct watch *watch, const struct rps_launch_child *child)
+failed(struct watch *watch, struct rps_launch_child *child)
 {
     if (child->role == RPS_ROLE_EVALUATOR) {
         take_code(watch, child);
         say_failed(watch, child, "; the others go on");
     } else if (!is_replica(child)) {
         server_failed(watch, child);
-    } else if (watch->orphaned_ms == 0 && watch->suspect == NULL) {
-        watch->suspect = child;
-        watch->suspect_ms = rps_clock_ms();
+    } else if (watch->orphaned_ms == 0) {
+        child->suspect = true;
     }
 }
 
 /* No server died: the replica failed by itself. */
 static void
-check_suspect(struct watch *watch, uint64_t now)
+replica_failed(struct watch *watch, const struct rps_launch_child *child)
 {
-    if (watch->suspect != NULL &&
-            (now - watch->suspect_ms >= SUSPECT_MS ||
-                    running(watch, RPS_ROLE_PS, false) == 0)) {
-        take_code(watch, watch->suspect);
-        say_failed(watch, watch->suspect, "; stopping all");
-        watch->suspect = NULL;
+    const struct rps_launch_child *chief = chief_of(watch);
+    char then[64];
+
+    if (!watch->plan->on_lost_leave || child == chief) {
+        take_code(watch, child);
+        say_failed(watch, child, "; stopping all");
+        (void)clear_suspects(watch);
         stop_all(watch, SIGTERM);
+        return;
+    }
+    snprintf(then, sizeof(then), "; the others go on without rank %" PRIu32,
+            child->index + (chief->role == RPS_ROLE_CHIEF));
+    say_failed(watch, child, then);
+}
+
+static struct rps_launch_child *
+first_suspect(const struct watch *watch)
+{
+    struct rps_launch_child *first = NULL;
+
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        struct rps_launch_child *child = &watch->plan->children[i];
+
+        if (child->suspect &&
+                (first == NULL || child->ended_ms < first->ended_ms)) {
+            first = child;
+        }
+    }
+    return first;
+}
+
+static void
+check_suspects(struct watch *watch, uint64_t now)
+{
+    struct rps_launch_child *first = first_suspect(watch);
+
+    while (first != NULL && (now - first->ended_ms >= SUSPECT_MS ||
+                                    running(watch, RPS_ROLE_PS, false) == 0)) {
+        first->suspect = false;
+        replica_failed(watch, first);
+        first = first_suspect(watch);
+    }
+}
+
+/* The chief ended the job without some that it had given up: who hangs does
+ * not keep the launcher. */
+static void
+check_left(struct watch *watch, uint64_t now)
+{
+    const struct rps_launch_child *chief = chief_of(watch);
+
+    if (!watch->plan->on_lost_leave || chief == NULL || !chief->ended ||
+            now - chief->ended_ms < LEFT_MS) {
+        return;
+    }
+    for (uint32_t i = watch->plan->ps_count; i < watch->plan->count; i++) {
+        struct rps_launch_child *child = &watch->plan->children[i];
+
+        if (is_replica(child) && is_running(child) && !child->told) {
+            rps_launch_say(watch->plan,
+                    "the chief has ended the job; stopping %s, which has not",
+                    child->label);
+            stop_child(child, SIGTERM, STOP_MS);
+        }
     }
 }
 
@@ -277,6 +347,7 @@ static void
 ended(struct watch *watch, struct rps_launch_child *child, int status)
 {
     child->ended = true;
+    child->ended_ms = rps_clock_ms();
     child->signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     child->code =
             WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -385,7 +456,8 @@ check_clocks(struct watch *watch)
 {
     uint64_t now = rps_clock_ms();
 
-    check_suspect(watch, now);
+    check_suspects(watch, now);
+    check_left(watch, now);
     check_members(watch, now);
     if (running(watch, RPS_ROLE_NONE, true) == 0 &&
             watch->replicas_ended_ms == 0) {

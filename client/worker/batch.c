@@ -302,33 +302,36 @@ prepare_batch(const struct rps_batcher *batcher, struct rps_batch *batch,
     }
     batch->rows = 0;
     batch->key_count = 0;
+    batch->other_count = 0;
     batch->offsets[0] = 0;
     return RPS_OK;
 }
 
+/* Room in an array of keys for `count`. */
 static rps_status
-reserve_keys(struct rps_batch *batch, size_t count, struct rps_error *error)
+reserve_keys(uint64_t **keys, size_t *capacity, size_t count,
+        struct rps_error *error)
 {
-    size_t capacity = batch->key_capacity == 0 ? 1024 : batch->key_capacity;
-    uint64_t *keys;
+    size_t wide = *capacity == 0 ? 1024 : *capacity;
+    uint64_t *grown;
 
-    if (count <= batch->key_capacity) {
+    if (count <= *capacity) {
         return RPS_OK;
     }
     if (count > UINT32_MAX) {
         return rps_fail(
                 error, RPS_E_LIMIT, "a batch has more than 2^32 - 1 keys");
     }
-    while (capacity < count) {
-        capacity *= 2;
+    while (wide < count) {
+        wide *= 2;
     }
-    keys = realloc(batch->keys, capacity * sizeof(*keys));
-    if (keys == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "no memory for %zu keys of a batch",
-                capacity);
+    grown = realloc(*keys, wide * sizeof(*grown));
+    if (grown == NULL) {
+        return rps_fail(
+                error, RPS_E_NOMEM, "no memory for %zu keys of a batch", wide);
     }
-    batch->keys = keys;
-    batch->key_capacity = capacity;
+    *keys = grown;
+    *capacity = wide;
     return RPS_OK;
 }
 
@@ -339,7 +342,8 @@ add_row(struct rps_batch *batch, const struct rps_row *row,
     const struct rps_dataset_shape *shape = &batch->shape;
     size_t keys = row->offsets[shape->fields];
     uint32_t *offsets = &batch->offsets[batch->rows * shape->fields];
-    rps_status status = reserve_keys(batch, batch->key_count + keys, error);
+    rps_status status = reserve_keys(
+            &batch->keys, &batch->key_capacity, batch->key_count + keys, error);
     uint32_t field;
 
     if (status != RPS_OK) {
@@ -359,6 +363,22 @@ add_row(struct rps_batch *batch, const struct rps_row *row,
     batch->key_count += keys;
     batch->rows++;
     return RPS_OK;
+}
+
+static rps_status
+add_other_keys(struct rps_batch *batch, const struct rps_row *row,
+        struct rps_error *error)
+{
+    const size_t keys = row->offsets[batch->shape.fields];
+    rps_status status = reserve_keys(&batch->other_keys, &batch->other_capacity,
+            batch->other_count + keys, error);
+
+    if (status == RPS_OK && keys > 0) {
+        memcpy(&batch->other_keys[batch->other_count], row->keys,
+                keys * sizeof(*row->keys));
+        batch->other_count += keys;
+    }
+    return status;
 }
 
 /* Rows behind the real ones: zeros and empty bags. */
@@ -393,6 +413,8 @@ rps_batcher_next(struct rps_batcher *batcher, struct rps_batch *batch,
         status = next_row(batcher, &row, error);
         if (status == RPS_OK && i % options->replicas == options->rank) {
             status = add_row(batch, &row, error);
+        } else if (status == RPS_OK && options->other_keys) {
+            status = add_other_keys(batch, &row, error);
         }
     }
     if (status == RPS_E_NOT_FOUND && i > 1 && options->pad_last) {
@@ -410,6 +432,7 @@ rps_batch_finish(struct rps_batch *batch)
     free(batch->labels);
     free(batch->dense);
     free(batch->keys);
+    free(batch->other_keys);
     free(batch->offsets);
     *batch = (struct rps_batch){0};
 }

@@ -17,6 +17,9 @@ struct rps_batch {
     uint32_t *offsets; /* [capacity * fields + 1]; padding: empty bags */
     size_t key_count;
     size_t key_capacity;
+    uint64_t *other_keys; /* [other_count]: of the other ranks' rows */
+    size_t other_count;   /* 0 unless they are asked for */
+    size_t other_capacity;
 };
 
 struct rps_batcher_options {
@@ -27,7 +30,8 @@ struct rps_batcher_options {
     uint32_t replicas;
     uint64_t shuffle; /* rows of the buffer; 0: file order */
     uint64_t seed;
-    bool pad_last; /* evaluation: the last batch is padded, not dropped */
+    bool pad_last;   /* evaluation: the last batch is padded, not dropped */
+    bool other_keys; /* keep the keys of the other ranks' rows */
 };
 
 struct rps_batcher;

@@ -30,8 +30,8 @@ stage_rows(struct rps_run *run, struct rps_batcher *batcher,
         }
         run->data_failed = status != RPS_OK;
         if (status == RPS_OK) {
-            status = rps_tables_fetch(
-                    &run->tables, &batch, false, &input, &run->error);
+            status =
+                    rps_tables_fetch(&run->tables, &batch, &input, &run->error);
         }
         if (status == RPS_OK) {
             status = rps_stage_add(stage, &input, &run->error);

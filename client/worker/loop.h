@@ -5,25 +5,29 @@
 #ifndef RPS_WORKER_LOOP_H
 #define RPS_WORKER_LOOP_H
 
+#include "client/worker/fetch.h"
 #include "client/worker/position.h"
 #include "client/worker/run.h"
 
 struct rps_loop {
     struct rps_run *run;
-    struct rps_batcher *batcher;
-    struct rps_batch batch;
+    struct rps_reader *reader;
+    struct rps_fetch fetch;
+    struct rps_spent spent;
     struct rps_position position; /* of the next step */
     uint64_t batches;             /* global batches of an epoch */
     uint64_t step;                /* the last one that ended */
     uint64_t last_step;           /* where this replica leaves */
     uint64_t first_step;          /* where the run began */
-    uint64_t save_at; /* the chief saves once this step ended; 0: none */
-    uint64_t saved;   /* newest step saved by this run */
-    double loss;      /* of the last step */
+    uint64_t save_at;       /* the chief saves once this step ended; 0: none */
+    uint64_t saved;         /* newest step saved by this run */
+    double loss;            /* of the last step */
+    uint64_t trips_of_step; /* round trips of the last one */
     struct rps_loss_scale scale;
     bool skipped; /* the last step's push, for an overflow */
     bool broken;  /* it was said that the loss is not finite */
     bool left;
+    uint64_t uncounted; /* own steps that went without this replica */
 };
 
 /** Rows of a step of all replicas. */

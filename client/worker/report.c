@@ -243,6 +243,16 @@ add_loss_scale(struct rps_text *text, const struct rps_report_step *step)
     }
 }
 
+/* "loss_bits": "3fe62e42fefa39ef", the double in hexadecimal. */
+static void
+add_loss_bits(struct rps_text *text, double loss)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &loss, sizeof(bits));
+    rps_text_add(text, ", \"loss_bits\": \"%016" PRIx64 "\"", bits);
+}
+
 static rps_status
 log_step(struct rps_report *report, const struct rps_report_step *step,
         struct rps_error *error)
@@ -255,6 +265,13 @@ log_step(struct rps_report *report, const struct rps_report_step *step,
     add_number(&text, "dense_lr", true, step->dense_lr);
     add_rates(&text, step);
     add_loss_scale(&text, step);
+    if (step->counted > 0) {
+        rps_text_add(&text, ", \"counted\": %" PRIu32, step->counted);
+    }
+    rps_text_add(&text, ", \"round_trips\": %" PRIu64, step->round_trips);
+    if (report->options.loss_bits) {
+        add_loss_bits(&text, step->loss);
+    }
     return write_json(report, &text, error);
 }
 
@@ -346,6 +363,66 @@ summarize_result(struct rps_report *report, const struct rps_report_end *end,
                              count, error);
 }
 
+/* "read 1.2 %, lookup 3.4 %": those that are not nothing. */
+static void
+add_stages(struct rps_text *text, const struct rps_report_stage *stages,
+        uint32_t count)
+{
+    const char *comma = "";
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (stages[i].share >= 0.0005) {
+            rps_text_add(text, "%s%s %.1f %%", comma, stages[i].words,
+                    stages[i].share * 100.0);
+            comma = ", ";
+        }
+    }
+}
+
+/* Where the time went. */
+static void
+print_spent(struct rps_report *report, const struct rps_report_stages *spent)
+{
+    struct rps_text text = {0};
+
+    if (spent->count == 0) {
+        return;
+    }
+    rps_text_add(&text, "pipeline depth %" PRIu32 " round trips a step %.3g: ",
+            spent->depth, spent->round_trips);
+    add_stages(&text, spent->stages, spent->count);
+    if (spent->reader_count > 0) {
+        rps_text_add(&text, "; beside it: ");
+        add_stages(&text, spent->reader, spent->reader_count);
+    }
+    print_text(report, &text);
+}
+
+static void
+log_shares(struct rps_text *text, const char *name,
+        const struct rps_report_stage *stages, uint32_t count)
+{
+    rps_text_add(text, ", \"%s\": {", name);
+    for (uint32_t i = 0; i < count; i++) {
+        rps_text_add(text, "%s\"%s\": %.4f", i == 0 ? "" : ", ", stages[i].name,
+                stages[i].share);
+    }
+    rps_text_add(text, "}");
+}
+
+static void
+log_spent(struct rps_text *text, const struct rps_report_stages *spent)
+{
+    if (spent->count > 0) {
+        rps_text_add(text,
+                ", \"pipeline_depth\": %" PRIu32
+                ", \"round_trips_per_step\": %.4g",
+                spent->depth, spent->round_trips);
+        log_shares(text, "stages", spent->stages, spent->count);
+        log_shares(text, "reader", spent->reader, spent->reader_count);
+    }
+}
+
 static rps_status
 log_done(struct rps_report *report, const struct rps_report_end *end,
         struct rps_error *error)
@@ -359,6 +436,7 @@ log_done(struct rps_report *report, const struct rps_report_end *end,
     rps_text_add(&text, ", \"steps\": %" PRIu64, end->steps);
     add_number(&text, "samples_per_second", end->samples_per_second > 0.0,
             end->samples_per_second);
+    log_spent(&text, &end->spent);
     return write_json(report, &text, error);
 }
 
@@ -387,6 +465,7 @@ rps_report_done(struct rps_report *report, const struct rps_report_end *end,
     if (report->options.quiet) {
         return RPS_OK;
     }
+    print_spent(report, &end->spent);
     rps_text_add(&text, "done steps %" PRIu64, end->steps);
     add_result(&text, end);
     if (end->has_final_loss) {

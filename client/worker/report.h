@@ -19,6 +19,7 @@ struct rps_report_options {
     uint64_t log_every;      /* steps */
     uint64_t steps_total;    /* for the time left; 0: unknown */
     bool quiet;              /* not the chief: prints and writes nothing */
+    bool loss_bits;          /* into the JSON log, too: 9 digits are not all */
 };
 
 /** Of one table, where a model has several. */
@@ -38,6 +39,26 @@ struct rps_report_step {
     double loss_scale;                   /* 0: none */
     bool skipped;                        /* for an overflow, this step */
     uint64_t skipped_steps;              /* so far */
+    uint32_t counted;                    /* replicas, of many; 0: not told */
+    uint64_t round_trips;                /* of this step, to its end */
+};
+
+/** A stage's part of a time. */
+struct rps_report_stage {
+    const char *name;  /* in the JSON log */
+    const char *words; /* in the last lines */
+    double share;      /* 0 to 1 */
+};
+
+/** Where the time of training went. */
+struct rps_report_stages {
+    const struct rps_report_stage *stages; /* [count], of the loop: their
+                                            * shares are 1 */
+    uint32_t count;                        /* 0: nothing was trained */
+    const struct rps_report_stage *reader; /* [reader_count], of its thread */
+    uint32_t reader_count;                 /* 0: there was none */
+    uint32_t depth;
+    double round_trips; /* a step, the mean */
 };
 
 struct rps_report_end {
@@ -49,6 +70,7 @@ struct rps_report_end {
     double final_loss;
     uint64_t steps;
     double samples_per_second; /* 0 if nothing was trained */
+    struct rps_report_stages spent;
 };
 
 rps_status rps_report_create(struct rps_report **report_out,

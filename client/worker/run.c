@@ -298,6 +298,7 @@ rps_run_open_report(struct rps_run *run, uint64_t steps)
             .log_every = options->log_every,
             .steps_total = steps,
             .quiet = !run->settings->is_chief,
+            .loss_bits = options->deterministic,
     };
 
     return rps_report_create(&run->report, &report, &run->error);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/worker/settings.h"
 
+#include "base/terms.h"
 #include "base/text.h"
+#include "client/worker/deterministic.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -175,17 +177,60 @@ static rps_status
 read_terms(struct rps_settings *settings, struct rps_error *error)
 {
     const struct rps_options *options = settings->options;
+    rps_terms *terms = &settings->terms;
 
-    settings->mode = strcmp(options->mode, "async") == 0 ? RPS_MODE_ASYNC
-                                                         : RPS_MODE_SYNC;
-    settings->combine = strcmp(options->combine, "mean") == 0 ? RPS_COMBINE_MEAN
-                                                              : RPS_COMBINE_SUM;
-    if (settings->mode == RPS_MODE_ASYNC &&
-            settings->combine == RPS_COMBINE_MEAN) {
+    if (!rps_terms_read_mode(options->mode, terms)) {
         return rps_fail(error, RPS_E_INVAL,
-                "--combine=mean does not go with --mode=async, which "
-                "combines nothing: each push is a step of its own");
+                "--mode=%s: must be sync, async or bounded:S, S from 0 to %u",
+                options->mode, RPS_STALENESS_MAX);
     }
+    terms->combine = strcmp(options->combine, "mean") == 0 ? RPS_COMBINE_MEAN
+                                                           : RPS_COMBINE_SUM;
+    terms->on_lost = strcmp(options->on_lost, "leave") == 0 ? RPS_ON_LOST_LEAVE
+                                                            : RPS_ON_LOST_STOP;
+    terms->step_timeout_ms = (uint32_t)(options->step_timeout * 1e3);
+    terms->step_bytes_max = options->step_bytes_max;
+    if (terms->mode != RPS_MODE_SYNC && terms->combine == RPS_COMBINE_MEAN) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--combine=mean does not go with --mode=%s, which "
+                "combines nothing: each push is a step of its own",
+                options->mode);
+    }
+    return RPS_OK;
+}
+
+/* Once the number of replicas is known. */
+static rps_status
+read_backup_workers(struct rps_settings *settings, struct rps_error *error)
+{
+    const struct rps_options *options = settings->options;
+    rps_terms *terms = &settings->terms;
+    const unsigned long long count = options->backup_workers;
+
+    terms->replica_count = settings->replicas;
+    if (count == 0) {
+        return RPS_OK;
+    }
+    if (terms->mode != RPS_MODE_SYNC) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--backup-workers=%llu does not go with --mode=%s, in which no "
+                "step waits for all replicas",
+                count, options->mode);
+    }
+    if (count >= settings->replicas) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--backup-workers=%llu of %u replicas: one at least must be "
+                "counted",
+                count, settings->replicas);
+    }
+    if (rps_option_given(options, "combine") &&
+            terms->combine == RPS_COMBINE_SUM) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--combine=sum does not go with --backup-workers: the replicas "
+                "that a step counts differ, so their mean is taken");
+    }
+    terms->combine = RPS_COMBINE_MEAN;
+    terms->backup_workers = (uint32_t)count;
     return RPS_OK;
 }
 
@@ -247,6 +292,29 @@ read_task(struct rps_settings *settings, struct rps_error *error)
             "--job_name and --task_index");
 }
 
+/* Of a replica; the chief's terms are looked at again when it joins. */
+static rps_status
+check_deterministic(
+        const struct rps_settings *settings, struct rps_error *error)
+{
+    rps_status status = RPS_OK;
+
+    if (!settings->options->deterministic || settings->task != RPS_TASK_TRAIN) {
+        return RPS_OK;
+    }
+    status = rps_deterministic_check_terms(&settings->terms, error);
+    if (status == RPS_OK) {
+        status = rps_deterministic_check_threads(
+                settings->options->blas_threads, error);
+    }
+    for (uint32_t t = 0; status == RPS_OK && t < settings->model.table_count;
+            t++) {
+        status = rps_deterministic_check_table(
+                &settings->model.tables[t].spec, error);
+    }
+    return status;
+}
+
 void
 rps_settings_finish(struct rps_settings *settings)
 {
@@ -285,6 +353,12 @@ rps_settings_read(struct rps_settings *settings,
     }
     if (status == RPS_OK) {
         status = read_task(settings, error);
+    }
+    if (status == RPS_OK && settings->task == RPS_TASK_TRAIN) {
+        status = read_backup_workers(settings, error);
+    }
+    if (status == RPS_OK) {
+        status = check_deterministic(settings, error);
     }
     if (status == RPS_OK && settings->task == RPS_TASK_EVALUATOR &&
             !settings->has_test) {

@@ -40,9 +40,8 @@ struct rps_settings {
     struct rps_schedule sparse_schedules[RPS_MODEL_TABLES_MAX];
     struct rps_schedule dense_schedule;
     struct rps_loss_scale loss_scale; /* as it begins */
-    enum rps_mode mode;
-    enum rps_combine combine;
-    uint32_t replicas; /* 1 when embedded */
+    rps_terms terms;                  /* that the chief begins the job with */
+    uint32_t replicas;                /* 1 when embedded */
     uint32_t rank;
     bool is_chief;
     bool restore;          /* --restore, --evaluate or --predict */

@@ -3,6 +3,8 @@
  * Where a replica begins: the chief's start of the job, the join of all, the
  * place in the data, the steps that are left.
  */
+#include "base/terms.h"
+#include "client/worker/deterministic.h"
 #include "client/worker/loop.h"
 
 #include <inttypes.h>
@@ -12,14 +14,6 @@ rps_status
 rps_loop_begin(struct rps_run *run)
 {
     const struct rps_settings *settings = run->settings;
-    const rps_terms terms = {
-            .mode = settings->mode,
-            .combine = settings->combine,
-            .replica_count = settings->replicas,
-            .step_timeout_ms =
-                    (uint32_t)(settings->options->step_timeout * 1e3),
-            .step_bytes_max = settings->options->step_bytes_max,
-    };
     rps_start start = {0};
     uint64_t step = 0;
     rps_status status = RPS_OK;
@@ -32,7 +26,7 @@ rps_loop_begin(struct rps_run *run)
     if (status != RPS_OK) {
         return status;
     }
-    status = rps_job_begin(run->client, step, &terms, &start);
+    status = rps_job_begin(run->client, step, &settings->terms, &start);
     free(start.data_position);
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "beginning the job");
@@ -49,18 +43,6 @@ rps_loop_begin(struct rps_run *run)
     return status;
 }
 
-static const char *
-mode_text(enum rps_mode mode)
-{
-    return mode == RPS_MODE_SYNC ? "sync" : "async";
-}
-
-static const char *
-combine_text(enum rps_combine combine)
-{
-    return combine == RPS_COMBINE_MEAN ? "mean" : "sum";
-}
-
 /* The chief's terms hold for all; which rows are whose follows from the
  * number of replicas, so that it must be one. */
 static rps_status
@@ -75,13 +57,23 @@ take_terms(struct rps_run *run, const rps_terms *terms)
                 "TF_CONFIG, or the same --num-workers",
                 terms->replica_count, own->rank, own->replicas);
     }
+    if (own->options->deterministic) {
+        rps_status status = rps_deterministic_check_terms(terms, &run->error);
+
+        if (status != RPS_OK) {
+            return status;
+        }
+    }
     run->terms = *terms;
-    if (terms->mode != own->mode || terms->combine != own->combine) {
+    if (terms->mode != own->terms.mode ||
+            terms->staleness != own->terms.staleness ||
+            terms->combine != own->terms.combine) {
         rps_run_say(run,
                 "the chief's --mode %s --combine %s hold, not this "
                 "replica's --mode %s --combine %s",
-                mode_text(terms->mode), combine_text(terms->combine),
-                mode_text(own->mode), combine_text(own->combine));
+                rps_terms_mode(terms).text, rps_terms_combine(terms),
+                rps_terms_mode(&own->terms).text,
+                rps_terms_combine(&own->terms));
     }
     return RPS_OK;
 }

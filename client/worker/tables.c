@@ -274,63 +274,61 @@ rps_tables_fetch_dense(struct rps_tables *tables, struct rps_error *error)
 
 rps_status
 rps_tables_fetch(struct rps_tables *tables, const struct rps_batch *batch,
-        bool training, struct rps_model_input *input, struct rps_error *error)
+        struct rps_model_input *input, struct rps_error *error)
 {
     const struct rps_model *model = tables->model;
-    rps_lookup lookups[ENTRIES_MAX];
-    size_t count = 0;
-    rps_status status;
+    rps_lookup lookups[RPS_MODEL_TABLES_MAX];
+    rps_status status = RPS_OK;
 
-    for (uint32_t t = 0; t < model->table_count; t++) {
+    for (uint32_t t = 0; t < model->table_count && status == RPS_OK; t++) {
         struct rps_bags *bags = &tables->bags[t];
 
         status = rps_bags_take(bags, batch, error);
-        if (status != RPS_OK) {
-            return status;
-        }
-        lookups[count++] = (rps_lookup){
+        lookups[t] = (rps_lookup){
                 .table = tables->sparse[t],
                 .keys = bags->keys,
                 .key_count = bags->key_count,
-                .flags = training ? 0 : RPS_READ_ONLY,
+                .flags = RPS_READ_ONLY,
                 .rows = bags->rows,
         };
     }
-    if (training) {
-        rps_dense_lookups(&tables->dense, lookups + count, 0);
-        count += model->variable_count;
+    if (status == RPS_OK) {
+        status = lookup(tables, lookups, model->table_count, error);
     }
-    status = lookup(tables, lookups, count, error);
-    if (status != RPS_OK) {
-        return status;
+    if (status == RPS_OK) {
+        rps_tables_input(tables, batch, tables->bags, false, input);
     }
+    return status;
+}
+
+void
+rps_tables_input(const struct rps_tables *tables, const struct rps_batch *batch,
+        struct rps_bags *bags, bool training, struct rps_model_input *input)
+{
     memset(input, 0, sizeof(*input));
     input->rows = batch->rows;
     input->dense = batch->dense;
     input->labels = batch->labels;
-    for (uint32_t t = 0; t < model->table_count; t++) {
-        input->pooled[t] = rps_bags_pool(&tables->bags[t]);
+    for (uint32_t t = 0; t < tables->model->table_count; t++) {
+        input->pooled[t] = rps_bags_pool(&bags[t]);
         input->pooled_gradients[t] =
-                training ? rps_bags_gradient(&tables->bags[t]) : NULL;
+                training ? rps_bags_gradient(&bags[t]) : NULL;
     }
-    return RPS_OK;
 }
 
 /* Fill one entry a table and a variable. Returns how many. */
 static size_t
-fill_pushes(struct rps_tables *tables, const struct rps_rates *rates,
-        rps_push *pushes)
+fill_pushes(struct rps_tables *tables, struct rps_bags *bags,
+        const struct rps_rates *rates, rps_push *pushes)
 {
     const struct rps_model *model = tables->model;
 
     for (uint32_t t = 0; t < model->table_count; t++) {
-        struct rps_bags *bags = &tables->bags[t];
-
         pushes[t] = (rps_push){
                 .table = tables->sparse[t],
-                .keys = bags->keys,
-                .key_count = bags->key_count,
-                .gradients = rps_bags_spread(bags),
+                .keys = bags[t].keys,
+                .key_count = bags[t].key_count,
+                .gradients = rps_bags_spread(&bags[t]),
                 .learning_rate = (float)rates->sparse[t],
         };
     }
@@ -339,23 +337,33 @@ fill_pushes(struct rps_tables *tables, const struct rps_rates *rates,
     return model->table_count + model->variable_count;
 }
 
+static rps_status
+push_failed(struct rps_tables *tables, rps_status status, uint64_t step,
+        struct rps_error *error)
+{
+    return rps_fail(error, status, "push of step %llu: %s",
+            (unsigned long long)step, rps_client_error(tables->client));
+}
+
 rps_status
-rps_tables_push(struct rps_tables *tables, uint64_t step,
-        const struct rps_rates *rates, struct rps_error *error)
+rps_tables_push(struct rps_tables *tables, struct rps_bags *bags, uint64_t step,
+        const struct rps_rates *rates, rps_ticket *ticket_out,
+        struct rps_error *error)
 {
     rps_push pushes[ENTRIES_MAX];
     rps_call call = {.step = step};
-    rps_ticket ticket;
-    size_t count = rates != NULL ? fill_pushes(tables, rates, pushes) : 0;
+    size_t count = rates != NULL ? fill_pushes(tables, bags, rates, pushes) : 0;
     rps_status status =
-            rps_push_start(tables->client, &call, pushes, count, &ticket);
+            rps_push_start(tables->client, &call, pushes, count, ticket_out);
 
-    if (status == RPS_OK) {
-        status = rps_wait(tables->client, ticket, 0);
-    }
-    if (status != RPS_OK) {
-        return rps_fail(error, status, "push of step %llu: %s",
-                (unsigned long long)step, rps_client_error(tables->client));
-    }
-    return RPS_OK;
+    return status == RPS_OK ? RPS_OK : push_failed(tables, status, step, error);
+}
+
+rps_status
+rps_tables_push_wait(struct rps_tables *tables, uint64_t step,
+        rps_ticket ticket, struct rps_error *error)
+{
+    rps_status status = rps_wait(tables->client, ticket, 0);
+
+    return status == RPS_OK ? RPS_OK : push_failed(tables, status, step, error);
 }

@@ -14,7 +14,7 @@ struct rps_tables {
     struct rps_model *model;
     const struct rps_settings *settings;
     struct rps_dense dense;
-    struct rps_bags bags[RPS_MODEL_TABLES_MAX];
+    struct rps_bags bags[RPS_MODEL_TABLES_MAX]; /* of evaluations */
     rps_embedding_table *sparse[RPS_MODEL_TABLES_MAX];
 };
 
@@ -45,17 +45,25 @@ rps_status rps_tables_open_restored(
 rps_status rps_tables_fetch_dense(
         struct rps_tables *tables, struct rps_error *error);
 
-/**
- * A batch's rows, and in training the dense variables with them; `input`
- * gets everything but loss_scale. Absent keys are zeros unless training.
- */
+/** A batch's rows for an evaluation; absent keys are zeros. `input` gets
+ * everything but loss_scale. */
 rps_status rps_tables_fetch(struct rps_tables *tables,
-        const struct rps_batch *batch, bool training,
-        struct rps_model_input *input, struct rps_error *error);
+        const struct rps_batch *batch, struct rps_model_input *input,
+        struct rps_error *error);
 
-/** Push what the model wrote as step `step`; rates NULL: push nothing, which
- * every step of a replica needs at least. */
-rps_status rps_tables_push(struct rps_tables *tables, uint64_t step,
-        const struct rps_rates *rates, struct rps_error *error);
+/** A batch whose rows are in its bags, as the model takes it. */
+void rps_tables_input(const struct rps_tables *tables,
+        const struct rps_batch *batch, struct rps_bags *bags, bool training,
+        struct rps_model_input *input);
+
+/** Begin the push of what the model wrote as step `step`; rates NULL: push
+ * nothing, which every step of a replica needs at least. */
+rps_status rps_tables_push(struct rps_tables *tables, struct rps_bags *bags,
+        uint64_t step, const struct rps_rates *rates, rps_ticket *ticket_out,
+        struct rps_error *error);
+
+/** Every server has it. */
+rps_status rps_tables_push_wait(struct rps_tables *tables, uint64_t step,
+        rps_ticket ticket, struct rps_error *error);
 
 #endif /* RPS_WORKER_TABLES_H */

@@ -35,53 +35,70 @@ check_rows(struct rps_run *run)
             settings->options->batch_size, settings->replicas);
 }
 
+/* The stages before the model. */
 static rps_status
-open_batches(struct rps_loop *loop)
+open_stages(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     const struct rps_settings *settings = run->settings;
-    const struct rps_batcher_options options = {
-            .end_row = run->train_rows,
-            .batch_rows = (size_t)settings->options->batch_size,
-            .rank = settings->rank,
-            .replicas = settings->replicas,
-            .shuffle = settings->options->shuffle,
-            .seed = settings->options->seed,
+    const struct rps_options *given = settings->options;
+    const struct rps_reader_options options = {
+            .model = run->model,
+            .batches =
+                    {
+                            .end_row = run->train_rows,
+                            .batch_rows = (size_t)given->batch_size,
+                            .rank = settings->rank,
+                            .replicas = settings->replicas,
+                            .shuffle = given->shuffle,
+                            .seed = given->seed,
+                    },
+            .depth = (uint32_t)given->pipeline_depth,
+            .slack = run->terms.mode == RPS_MODE_BOUNDED ? run->terms.staleness
+                                                         : 0,
+            .epoch = loop->position.epoch,
+            .batch = loop->position.batch,
+            .epoch_batches = loop->batches,
+            .done = loop->step,
+            .last_step = loop->last_step,
     };
-    rps_status status = rps_batcher_create(
-            &loop->batcher, run->data, &options, &run->error);
+    rps_status status =
+            rps_reader_create(&loop->reader, run->data, &options, &run->error);
 
-    if (status == RPS_OK && loop->step < loop->last_step) {
-        status = rps_batcher_start(loop->batcher, loop->position.epoch,
-                loop->position.batch, &run->error);
-    }
     run->data_failed = status != RPS_OK;
+    loop->spent.depth = options.depth;
+    loop->fetch = (struct rps_fetch){
+            .tables = &run->tables,
+            .reader = loop->reader,
+            .spent = &loop->spent,
+            .looks_ahead =
+                    rps_server_transport(run->client, 0) != RPS_TRANSPORT_LOCAL,
+    };
     return status;
 }
 
+static void
+close_stages(struct rps_loop *loop)
+{
+    if (loop->reader != NULL) {
+        rps_fetch_cancel(&loop->fetch);
+        loop->spent.reader = rps_reader_times(loop->reader);
+    }
+    rps_reader_destroy(loop->reader);
+    loop->reader = NULL;
+}
+
 static rps_status
-next_batch(struct rps_loop *loop)
+next_turn(struct rps_loop *loop, struct rps_turn **turn_out)
 {
     struct rps_run *run = loop->run;
-    rps_status status = RPS_OK;
+    rps_status status;
 
-    if (loop->position.batch == loop->batches) {
-        loop->position.epoch++;
-        loop->position.batch = 0;
-        status = rps_batcher_start(
-                loop->batcher, loop->position.epoch, 0, &run->error);
-    }
-    if (status == RPS_OK) {
-        status = rps_batcher_next(loop->batcher, &loop->batch, &run->error);
-    }
-    if (status == RPS_E_NOT_FOUND) {
-        status = rps_fail(&run->error, RPS_E_INVAL,
-                "the data ended early in epoch %" PRIu64
-                ": it changed while it was read",
-                loop->position.epoch + 1);
-    }
+    rps_spent_on(&loop->spent, RPS_SPENT_READ);
+    status = rps_reader_take(loop->reader, turn_out, &run->error);
     run->data_failed = status != RPS_OK;
-    loop->position.batch++;
+    loop->position.epoch = (*turn_out)->epoch;
+    loop->position.batch = (*turn_out)->next_batch;
     return status;
 }
 
@@ -151,26 +168,44 @@ run_model(struct rps_loop *loop, struct rps_model_input *input, double *loss)
     return !loop->skipped;
 }
 
-/* Fetch, compute, push. *loss_out is this replica's part. */
+/* What the model wrote goes to every server; rates NULL: nothing does. */
+static rps_status
+push(struct rps_loop *loop, struct rps_turn *turn,
+        const struct rps_rates *rates)
+{
+    struct rps_run *run = loop->run;
+    rps_ticket ticket;
+    rps_status status;
+
+    rps_spent_on(&loop->spent, RPS_SPENT_PUSH);
+    status = rps_tables_push(
+            &run->tables, turn->bags, turn->step, rates, &ticket, &run->error);
+    if (status == RPS_OK) {
+        rps_spent_on(&loop->spent, RPS_SPENT_PUSH_WAIT);
+        status = rps_tables_push_wait(
+                &run->tables, turn->step, ticket, &run->error);
+    }
+    return status;
+}
+
+/* Read, fetch, compute, push. *loss_out is this replica's part. */
 static rps_status
 compute(struct rps_loop *loop, const struct rps_rates *rates, double *loss_out)
 {
-    struct rps_run *run = loop->run;
     struct rps_model_input input;
-    rps_status status = next_batch(loop);
+    struct rps_turn *turn;
+    bool finite;
+    rps_status status = next_turn(loop, &turn);
 
+    if (status == RPS_OK) {
+        status = rps_fetch(&loop->fetch, turn, &input, &loop->run->error);
+    }
     if (status != RPS_OK) {
         return status;
     }
-    status = rps_tables_fetch(
-            &run->tables, &loop->batch, true, &input, &run->error);
-    if (status != RPS_OK) {
-        return status;
-    }
-    if (!run_model(loop, &input, loss_out)) {
-        rates = NULL;
-    }
-    return rps_tables_push(&run->tables, loop->step + 1, rates, &run->error);
+    rps_spent_on(&loop->spent, RPS_SPENT_COMPUTE);
+    finite = run_model(loop, &input, loss_out);
+    return push(loop, turn, finite ? rates : NULL);
 }
 
 /* What this replica asks for at the end of the step in hand. */
@@ -245,9 +280,20 @@ obey(struct rps_loop *loop, const rps_decision *decision)
     }
     if (loop->save_at != 0 && loop->step >= loop->save_at) {
         loop->save_at = 0;
+        rps_spent_on(&loop->spent, RPS_SPENT_SAVE);
         return save(loop, loop->step);
     }
     return RPS_OK;
+}
+
+/* Of the client, so far. */
+static uint64_t
+round_trips(const struct rps_run *run)
+{
+    rps_traffic traffic;
+
+    rps_client_traffic(run->client, &traffic);
+    return traffic.round_trips;
 }
 
 /* factor: the loss scale that the step had; 0: none. */
@@ -271,6 +317,8 @@ report_step(struct rps_loop *loop, double own_loss, double factor,
             .loss_scale = factor,
             .skipped = loop->skipped,
             .skipped_steps = loop->scale.skipped,
+            .round_trips = loop->trips_of_step,
+            .counted = sync && settings->replicas > 1 ? decision->counted : 0,
     };
 
     for (uint32_t t = 0; t < model->table_count; t++) {
@@ -282,11 +330,48 @@ report_step(struct rps_loop *loop, double own_loss, double factor,
     return rps_report_step(run->report, &step, &run->error);
 }
 
+/* A step that went without this replica (backup workers): its push is
+ * dropped, and so are its rows of the steps up to the newest. */
+static rps_status
+catch_up(struct rps_loop *loop, uint64_t step, const rps_decision *decision)
+{
+    const uint64_t newest =
+            decision->step < loop->last_step ? decision->step : loop->last_step;
+    rps_status status = RPS_OK;
+    struct rps_turn *turn;
+
+    if (decision->included || loop->left) {
+        return RPS_OK;
+    }
+    loop->uncounted++;
+    for (; status == RPS_OK && step < newest; step++) {
+        status = next_turn(loop, &turn);
+        rps_fetch_drop(&loop->fetch, turn);
+    }
+    return status;
+}
+
+/* Who left, or was given up. */
+static void
+say_if_gone(struct rps_loop *loop, const rps_decision *decision)
+{
+    if (decision->gone > 0) {
+        rps_run_say(loop->run,
+                "step %" PRIu64 " goes on without rank %" PRIu32
+                "%s, which left or is lost: it counts %" PRIu32 " of %" PRIu32
+                " replicas",
+                decision->step, decision->gone_rank,
+                decision->gone > 1 ? " and others" : "", decision->counted,
+                loop->run->settings->replicas);
+    }
+}
+
 static rps_status
 one_step(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
     const uint64_t step = loop->step + 1;
+    const uint64_t before = round_trips(run);
     rps_decision decision = {0};
     double loss = NAN;
     uint32_t wishes;
@@ -301,13 +386,23 @@ one_step(struct rps_loop *loop)
         return status;
     }
     wishes = wishes_of(loop, step);
+    rps_spent_on(&loop->spent, RPS_SPENT_STEP_END);
     status = rps_step_end(run->client, step, loss, wishes, &decision);
+    rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "end of the step");
     }
     /* leaving last, the chief learns the others' last step */
     loop->step = decision.step > step ? decision.step : step;
     loop->left = (wishes & RPS_WISH_LEAVE) != 0;
+    loop->trips_of_step = round_trips(run) - before;
+    loop->spent.round_trips += loop->trips_of_step;
+    loop->spent.steps++;
+    say_if_gone(loop, &decision);
+    status = catch_up(loop, step, &decision);
+    if (status != RPS_OK) {
+        return status;
+    }
     status = report_step(loop, loss, factor, &rates, &decision);
     return status == RPS_OK ? obey(loop, &decision) : status;
 }
@@ -338,6 +433,33 @@ leave_idle(struct rps_loop *loop)
                    : rps_run_client_failed(run, status, "leaving the job");
 }
 
+/* The steps of the others passed this replica's last one while it computed:
+ * it ends that one again, as it has nothing to push. */
+static rps_status
+leave_behind(struct rps_loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_decision decision;
+    rps_status status = rps_step_end(
+            run->client, loop->step, NAN, RPS_WISH_LEAVE, &decision);
+
+    loop->left = true;
+    return status == RPS_OK
+                   ? RPS_OK
+                   : rps_run_client_failed(run, status, "leaving the job");
+}
+
+static void
+say_uncounted(struct rps_loop *loop)
+{
+    if (loop->uncounted > 0) {
+        rps_run_say(loop->run,
+                "%" PRIu64 " of this replica's steps were not counted, as it"
+                " was slow (--backup-workers)",
+                loop->uncounted);
+    }
+}
+
 static rps_status
 train(struct rps_loop *loop)
 {
@@ -349,8 +471,11 @@ train(struct rps_loop *loop)
     rps_report_start(loop->run->report);
     loop->run->running = true;
     while (status == RPS_OK && !loop->left) {
-        status = one_step(loop);
+        status = loop->step < loop->last_step ? one_step(loop)
+                                              : leave_behind(loop);
     }
+    rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
+    say_uncounted(loop);
     return status;
 }
 
@@ -368,8 +493,10 @@ finish(struct rps_loop *loop)
                     steps > 0 ? rps_report_samples_per_second(run->report)
                               : 0.0,
     };
+    struct rps_spent_told told;
     rps_status status = rps_apply(run->client);
 
+    rps_spent_tell(&loop->spent, &told, &end.spent);
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "the last step");
     }
@@ -407,11 +534,12 @@ run_loop(struct rps_loop *loop)
         status = rps_loop_join(loop);
     }
     if (status == RPS_OK) {
-        status = open_batches(loop);
+        status = open_stages(loop);
     }
     if (status == RPS_OK) {
         status = train(loop);
     }
+    close_stages(loop);
     if (status == RPS_OK && run->settings->is_chief) {
         status = finish(loop);
     }
@@ -455,7 +583,5 @@ rps_run_train(struct rps_run *run)
     if (status == RPS_OK) {
         status = run_loop(&loop);
     }
-    rps_batch_finish(&loop.batch);
-    rps_batcher_destroy(loop.batcher);
     return status;
 }

@@ -57,7 +57,15 @@ typedef struct rps_ticket {
 
 enum rps_mode {
     RPS_MODE_ASYNC = 0,
-    RPS_MODE_SYNC = 1
+    RPS_MODE_SYNC = 1,
+    /** As async, but step t begins when all ended t - staleness - 1. */
+    RPS_MODE_BOUNDED = 2
+};
+
+/** What the loss of a replica, or its silence, does to the others. */
+enum rps_on_lost {
+    RPS_ON_LOST_STOP = 0, /**< their steps end with RPS_E_TIMEOUT */
+    RPS_ON_LOST_LEAVE = 1 /**< they go on without it; not without the chief */
 };
 
 enum rps_combine {
@@ -123,6 +131,11 @@ typedef struct rps_traffic {
     uint64_t requests;
     uint64_t sent_bytes;
     uint64_t received_bytes;
+    /** Waits for an answer that could not overlap: what was waited for had been
+     * begun after the wait before it ended. What a ticket asks of several
+     * servers is one; tickets that are on their way together are one. In
+     * embedded mode they are counted, too, though nothing travels. */
+    uint64_t round_trips;
 } rps_traffic;
 
 /** One table's part of a fused lookup. */
@@ -191,6 +204,9 @@ typedef struct rps_terms {
     uint32_t replica_count;
     uint32_t step_timeout_ms; /**< patience with a replica; 0: 60000 */
     uint64_t step_bytes_max;  /**< a replica's push to a PS; 0: 256 MiB */
+    uint32_t staleness;       /**< bounded: steps that one may be ahead */
+    uint32_t backup_workers;  /**< sync: a step counts this many fewer */
+    enum rps_on_lost on_lost;
 } rps_terms;
 
 /** Where a job begins (again). */
@@ -201,11 +217,14 @@ typedef struct rps_start {
     char *data_position; /**< JSON text as it was saved, or NULL; free() */
 } rps_start;
 
-/** The answer of a step's end: the same for every replica. */
+/** The answer of a step's end: in sync the same for every replica. */
 typedef struct rps_decision {
     uint64_t step;
     double loss;        /**< combined over the counted ranks; NaN: none */
     uint32_t counted;   /**< ranks counted */
+    int included;       /**< this replica's push is one of them */
+    uint32_t gone;      /**< ranks of the decision before, not of this one */
+    uint32_t gone_rank; /**< the least of them */
     uint32_t wishes;    /**< RPS_WISH_*; SAVE: save save_step */
     uint64_t save_step; /**< async: end this step, then save; 0: none */
 } rps_decision;
@@ -642,12 +661,15 @@ RPS_API RPS_NODISCARD rps_status rps_job_join(
 
 /**
  * End a step: waits at PS 0 as the mode asks, answers the decision, which
- * the next request to each PS carries. The chief's leave is answered with
- * the job's last decision, whose step may be a later one.
+ * the next request to each PS carries. Its step may be a later one than was
+ * ended: the chief's leave is answered with the job's last decision, and with
+ * backup workers a replica that is behind with the newest. It goes on from
+ * there; what it pushed is dropped (not included).
  *
  * Units:   loss is this replica's part; NaN = none. wishes: RPS_WISH_*.
  * Threads: the client's.
- * Errors:  RPS_E_TIMEOUT (names the rank that is missing); the usual.
+ * Errors:  RPS_E_TIMEOUT (names the rank that is missing; or this one was,
+ *          and the others go on without it); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_step_end(rps_client *client, uint64_t step,
         double loss, uint32_t wishes, rps_decision *decision_out);

@@ -322,6 +322,31 @@ add_tables(struct rps_text *text, const struct rps_service_figures *figures)
 
 /* ---- the server ---- */
 
+/* PS 0 alone knows them. */
+static void
+add_replicas(struct rps_text *text, const struct rps_job_figures *job)
+{
+    static const char replicas[] = "recps_replicas";
+    char labels[LABELS_BYTES];
+
+    if (!job->begun) {
+        return;
+    }
+    rps_label(labels, sizeof(labels), "mode", job->mode);
+    rps_family(
+            text, "recps_job_info", "gauge", "What the job's steps wait for.");
+    rps_sample(text, "recps_job_info", labels, 1);
+    rps_family(text, replicas, "gauge",
+            "Replicas of the job: waited for, left, or lost or silent and "
+            "given up (on_lost leave).");
+    rps_sample(text, replicas, "state=\"here\"", job->here);
+    rps_sample(text, replicas, "state=\"left\"", job->left);
+    rps_sample(text, replicas, "state=\"given_up\"", job->given_up);
+    rps_gauge(text, "recps_replicas_behind_steps",
+            "Steps between the first and the last replica that is here.",
+            (double)job->behind);
+}
+
 static void
 add_job(struct rps_text *text, const struct rps_service_figures *figures)
 {
@@ -336,6 +361,7 @@ add_job(struct rps_text *text, const struct rps_service_figures *figures)
             "step's decision, or not counted by it.");
     rps_sample(text, dropped, "reason=\"late\"", figures->late);
     rps_sample(text, dropped, "reason=\"uncounted\"", figures->uncounted);
+    add_replicas(text, &figures->job);
     rps_gauge(text, "recps_memory_used_bytes", "Memory of all tables.",
             (double)figures->memory_used);
     rps_gauge(text, "recps_memory_limit_bytes",

@@ -302,6 +302,10 @@ def test_saves_and_restores_are_counted(tmp_path):
         assert found("recps_restores_total") == 1
         assert found("recps_restore_failures_total") == 1
         assert found("recps_epoch") == 1
+        assert found("recps_job_info", mode="async") == 1
+        assert found("recps_replicas", state="here") == 1
+        assert found("recps_replicas", state="given_up") == 0
+        assert found("recps_replicas_behind_steps") == 0
         assert server.stop() == 143
 
 

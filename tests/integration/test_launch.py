@@ -200,6 +200,33 @@ def test_a_death_by_signal_is_128_and_the_signal():
     assert "worker:0 was ended by signal 9" in run.stderr
 
 
+SECOND_OF_TWO = 'case $TF_CONFIG in *\'"type":"worker","index":1\'*) '
+
+
+@pytest.mark.parametrize("chief, rank", [([], 1), (["--chief"], 2)])
+def test_with_leave_a_lost_worker_stops_nobody(chief, rank):
+    run = launch("--ps", 1, "--workers", 2, *chief, "--on-lost", "leave", "--",
+                 "sh", "-c", SECOND_OF_TWO + "kill -9 $$;; esac; sleep 1")
+    assert run.returncode == 0, run.stderr
+    assert (f"worker:1 was ended by signal 9 (Killed); the others go on "
+            f"without rank {rank}" in run.stderr)
+
+
+def test_with_leave_a_lost_chief_stops_all():
+    run = launch("--ps", 1, "--workers", 2, "--on-lost", "leave", "--", "sh",
+                 "-c", SECOND_OF_TWO + "sleep 60;; esac; exit 9")
+    assert run.returncode == 9
+    assert "worker:0 ended with code 9; stopping all" in run.stderr
+
+
+@pytest.mark.long
+def test_with_leave_who_hangs_does_not_keep_the_launcher():
+    run = launch("--ps", 1, "--workers", 2, "--on-lost", "leave", "--", "sh",
+                 "-c", SECOND_OF_TWO + "exec sleep 60;; esac")
+    assert run.returncode == 0
+    assert "stopping worker:1, which has not" in run.stderr
+
+
 def test_a_command_that_is_not_there_is_127():
     run = launch("--ps", 1, "--workers", 1, "--", "no-such-command-here")
     assert run.returncode == 127
@@ -449,4 +476,5 @@ def test_help_lists_what_launch_takes_and_nothing_else():
         "--tls-key", "--tls-ca", "--tls-clients", "--log-level", "--log-format",
         "--unix-dir", "--transport", "--shm-ring", "--admin", "--live-timeout", "--auth", "--loops", "--connections-max",
         "--handshakes-max", "--buffers-max", "--memory-limit", "--numa",
-        "--start-from", "--client-ttl", "--drain-delay", "--drain-timeout"}
+        "--start-from", "--client-ttl", "--drain-delay", "--drain-timeout",
+        "--on-lost"}

@@ -79,7 +79,7 @@ def test_two_replicas_in_sync_are_one_of_twice_the_batch(tmp_path):
     one, two = trainer.log_of(one), trainer.log_of(two)
     assert sorted(one[0]) == sorted(two[0])
     for step, loss in one[0].items():
-        assert abs(two[0][step] - loss) < 1e-4
+        assert abs(two[0][step] - loss) < 1e-5
     assert abs(one[1]["auc"] - two[1]["auc"]) < 1e-3
 
 
@@ -104,7 +104,7 @@ def test_async_replicas_learn_and_save_at_one_step(tmp_path):
     assert done["auc"] > 0.7 and done["steps"] == 75
     assert trainer.checkpoint(folder, 75).is_dir()
     saved = sorted(int(f.name[5:]) for f in folder.glob("ckpt-*"))
-    assert len(saved) >= 3
+    assert len(saved) >= 2  # a barrier may be far ahead of the chief
     for step in saved:
         manifest = json.loads(
             (trainer.checkpoint(folder, step) / "manifest.json").read_text())

@@ -571,6 +571,13 @@
     facts("connections", [
       ["Open", `${count(get("connections"))} of ` +
         count(get("connections_limit"))],
+      ...look.all("recps_job_info").map(({ labels }) => [
+        "Mode", labels.get("mode") || NONE]),
+      ...look.all("recps_replicas").map(({ labels, value }) => [
+        `Replicas ${(labels.get("state") || "?").replace("_", " ")}`,
+        count(value), exact(value)]),
+      ...look.all("recps_replicas_behind_steps").map(({ value }) => [
+        "Slowest replica", `${count(value)} steps behind`, exact(value)]),
       ...look.all("recps_transport_connections").map(({ labels, value }) => [
         `Over ${labels.get("transport") || "?"}`, count(value), exact(value)]),
       ["Served so far", ...figure(get("connections_accepted_total"), count)],

@@ -81,6 +81,53 @@ expect_all(rps_embedding_table *table, float first, float times)
     }
 }
 
+static uint64_t
+round_trips(const rps_client *client)
+{
+    rps_traffic traffic;
+
+    rps_client_traffic(client, &traffic);
+    return traffic.round_trips;
+}
+
+/* As recps-train does it: what is asked ahead is waited for in a later step,
+ * covered by the waits of this one. */
+START_TEST(a_step_is_three_round_trips_beside_what_was_asked_ahead)
+{
+    const uint64_t keys[KEYS] = {7};
+    float rows[3][KEYS * 2];
+    rps_lookup lookup = {.keys = keys, .key_count = KEYS};
+    rps_ticket now, ahead;
+    rps_decision decision;
+    rps_client *client;
+    uint64_t before;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 0);
+    lookup.table = table_of(client);
+    lookup.rows = rows[0];
+    must(rps_lookup_start(client, NULL, &lookup, 1, &ahead));
+    before = round_trips(client);
+    for (uint64_t step = 1; step <= 3; step++) {
+        lookup.rows = rows[step % 3];
+        must(rps_lookup_start(client, NULL, &lookup, 1, &now));
+        must(rps_wait(client, now, 0));
+        must(rps_wait(client, ahead, 0));
+        lookup.rows = rows[(step + 1) % 3];
+        must(rps_lookup_start(client, NULL, &lookup, 1, &ahead));
+        push_all(lookup.table, step, 1.0f);
+        must(rps_step_end(client, step, 0.0, 0, &decision));
+        ck_assert_uint_eq(round_trips(client) - before, 3 * step);
+    }
+    rps_cancel(client, ahead);
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
 START_TEST(sync_push_shows_after_the_decision)
 {
     rps_client *client;
@@ -373,6 +420,151 @@ leave_first(void *context)
     return &decision;
 }
 
+/* Two replicas that have joined a job. */
+static void
+join_both(rps_client *clients[2], const rps_terms *terms)
+{
+    pthread_t thread;
+    rps_start start;
+
+    must(rps_job_begin(clients[0], 0, terms, &start));
+    ck_assert_int_eq(pthread_create(&thread, NULL, join_thread, clients[1]), 0);
+    must(rps_job_join(clients[0], &start));
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_eq(start.terms.backup_workers, terms->backup_workers);
+    ck_assert_uint_eq(start.terms.staleness, terms->staleness);
+    ck_assert_int_eq(start.terms.on_lost, terms->on_lost);
+    free(start.data_position);
+}
+
+START_TEST(a_slow_replica_goes_on_at_the_newest_step)
+{
+    rps_client *clients[2];
+    rps_embedding_table *tables[2];
+    rps_terms terms = terms_of(RPS_MODE_SYNC, 2);
+    rps_decision decision;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    clients[0] = servers_open(&servers, "worker", 0, 2);
+    clients[1] = servers_open(&servers, "worker", 1, 2);
+    terms.backup_workers = 1;
+    join_both(clients, &terms);
+    tables[0] = table_of(clients[0]);
+    tables[1] = table_of(clients[1]);
+    for (uint64_t step = 1; step <= 3; step++) {
+        push_all(tables[0], step, 1.0f);
+        must(rps_step_end(clients[0], step, NAN, 0, &decision));
+        ck_assert(decision.included && decision.gone == 0);
+    }
+    push_all(tables[1], 1, 100.0f); /* dropped */
+    must(rps_step_end(clients[1], 1, NAN, 0, &decision));
+    ck_assert_uint_eq(decision.step, 3);
+    ck_assert(!decision.included);
+    push_all(tables[1], 4, 10.0f);
+    push_all(tables[0], 4, 1.0f);
+    must(rps_step_end(clients[0], 4, NAN, 0, &decision));
+    must(rps_step_end(clients[1], 4, NAN, RPS_WISH_LEAVE, &decision));
+    ck_assert_uint_eq(decision.step, 4);
+    ck_assert(!decision.included); /* ended in time is what counts */
+    expect_all(tables[0], -4, -4);
+    rps_client_close(clients[1]);
+    rps_client_close(clients[0]);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(who_is_gone_is_named_once)
+{
+    rps_client *clients[2];
+    rps_terms terms = terms_of(RPS_MODE_SYNC, 2);
+    rps_decision decision;
+    pthread_t thread;
+    void *first = NULL;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    clients[0] = servers_open(&servers, "worker", 0, 2);
+    clients[1] = servers_open(&servers, "worker", 1, 2);
+    terms.on_lost = RPS_ON_LOST_LEAVE;
+    join_both(clients, &terms);
+    ck_assert_int_eq(pthread_create(&thread, NULL, leave_first, clients[1]), 0);
+    must(rps_step_end(clients[0], 1, NAN, 0, &decision));
+    ck_assert_int_eq(pthread_join(thread, &first), 0);
+    ck_assert_uint_eq(decision.counted, 2);
+    ck_assert_uint_eq(decision.gone, 0);
+    must(rps_step_end(clients[0], 2, NAN, 0, &decision));
+    ck_assert_uint_eq(decision.counted, 1);
+    ck_assert_uint_eq(decision.gone, 1);
+    ck_assert_uint_eq(decision.gone_rank, 1);
+    must(rps_step_end(clients[0], 3, NAN, 0, &decision));
+    ck_assert_uint_eq(decision.gone, 0);
+    rps_client_close(clients[1]);
+    rps_client_close(clients[0]);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(a_bounded_replica_waits_for_the_slower_one)
+{
+    rps_client *clients[2];
+    rps_embedding_table *tables[2];
+    rps_terms terms = terms_of(RPS_MODE_BOUNDED, 2);
+    rps_decision decision;
+    pthread_t thread;
+    void *last = NULL;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    clients[0] = servers_open(&servers, "worker", 0, 2);
+    clients[1] = servers_open(&servers, "worker", 1, 2);
+    terms.staleness = 1;
+    join_both(clients, &terms);
+    tables[0] = table_of(clients[0]);
+    tables[1] = table_of(clients[1]);
+    push_all(tables[0], 1, 1.0f);
+    must(rps_step_end(clients[0], 1, NAN, 0, &decision));
+    push_all(tables[0], 2, 1.0f);
+    push_all(tables[1], 1, 2.0f);
+    ck_assert_int_eq(pthread_create(&thread, NULL, leave_first, clients[1]), 0);
+    must(rps_step_end(clients[0], 2, NAN, 0, &decision)); /* after rank 1's */
+    expect_all(tables[0], -4, -3);
+    ck_assert_int_eq(pthread_join(thread, &last), 0);
+    rps_client_close(clients[1]);
+    rps_client_close(clients[0]);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(terms_that_no_job_can_have_are_refused)
+{
+    rps_client *client;
+    rps_terms terms = terms_of(RPS_MODE_BOUNDED, 3);
+    rps_start start;
+
+    if (!servers_start(&servers, 0)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    terms.backup_workers = 1;
+    must_fail(rps_job_begin(client, 0, &terms, &start), RPS_E_INVAL,
+            "backup_workers is 1 in mode bounded:0");
+    terms.mode = RPS_MODE_SYNC;
+    terms.backup_workers = 3;
+    must_fail(rps_job_begin(client, 0, &terms, &start), RPS_E_INVAL,
+            "backup_workers is 3 of 3 replicas");
+    terms.backup_workers = 0;
+    terms.mode = (enum rps_mode)3;
+    must_fail(rps_job_begin(client, 0, &terms, &start), RPS_E_INVAL,
+            "mode 3, combine 0, on_lost 0");
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
 START_TEST(chief_that_leaves_first_gets_the_last_decision)
 {
     rps_client *clients[2];
@@ -633,6 +825,8 @@ main(void)
     TCase *tcase = tcase_create("job");
 
     tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase,
+            a_step_is_three_round_trips_beside_what_was_asked_ahead, 0, LOOPS);
     tcase_add_loop_test(tcase, sync_push_shows_after_the_decision, 0, LOOPS);
     tcase_add_loop_test(
             tcase, second_push_of_a_sync_step_changes_nothing, 0, LOOPS);
@@ -642,6 +836,12 @@ main(void)
     tcase_add_loop_test(
             tcase, a_job_that_goes_back_replaces_what_it_saved_later, 1, LOOPS);
     tcase_add_loop_test(tcase, two_replicas_make_one_step, 1, LOOPS);
+    tcase_add_loop_test(
+            tcase, a_slow_replica_goes_on_at_the_newest_step, 1, LOOPS);
+    tcase_add_loop_test(tcase, who_is_gone_is_named_once, 1, LOOPS);
+    tcase_add_loop_test(
+            tcase, a_bounded_replica_waits_for_the_slower_one, 1, LOOPS);
+    tcase_add_test(tcase, terms_that_no_job_can_have_are_refused);
     tcase_add_loop_test(
             tcase, chief_that_leaves_first_gets_the_last_decision, 1, 3);
     tcase_add_loop_test(tcase, decision_of_a_refused_request_goes_again, 1, 3);

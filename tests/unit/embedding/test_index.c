@@ -68,8 +68,20 @@ check_stored(const struct index_fixture *f, uint64_t key, uint32_t row)
 }
 
 static void
+check_free_min(const struct index_fixture *f, const struct rps_segment *segment)
+{
+    const struct rps_index_parts parts = rps_segment_parts(segment);
+
+    for (uint32_t i = 0; i < parts.count; i++) {
+        ck_assert_uint_le(
+                f->index.free_min[parts.first + i], rps_segment_free(segment));
+    }
+}
+
+static void
 check_segments(const struct index_fixture *f)
 {
+    uint32_t shallow = 0;
     uint64_t count = 0;
     uint64_t lines = 0;
 
@@ -77,9 +89,11 @@ check_segments(const struct index_fixture *f)
         const struct rps_segment *segment = &f->index.segments[i];
         count += segment->count;
         lines += segment->line_count;
-        ck_assert_uint_le(f->index.free_min, rps_segment_free(segment));
+        check_free_min(f, segment);
+        shallow += rps_segment_parts(segment).count > 1;
         ck_assert_uint_lt(segment->count, segment->line_count * RPS_LINE_KEYS);
     }
+    ck_assert_uint_eq(shallow, f->index.shallow);
     ck_assert_uint_eq(count, f->index.count);
     ck_assert_uint_eq(lines, f->index.line_count);
 }
@@ -216,8 +230,10 @@ START_TEST(places_that_are_promised_stay_free)
                                   &f.index, rps_key_hash(i, JOB_SEED))),
                 kept);
     }
-    ck_assert(rps_index_has_free(&f.index, kept));
-    ck_assert(!rps_index_has_free(&f.index, 1u << 30));
+    for (uint32_t part = 0; part < RPS_INDEX_PARTS; part++) {
+        ck_assert(rps_index_has_free(&f.index, part, kept));
+        ck_assert(!rps_index_has_free(&f.index, part, 1u << 30));
+    }
     finish(&f);
 }
 END_TEST

@@ -99,10 +99,11 @@ START_TEST(start_waits_for_every_replica_and_tells_the_terms)
     id = send_step_end(chief, 0, 0, "null", "");
     answer = wait_answer(worker, early);
     text = rps_message_text(&answer.message);
-    ck_assert_str_eq(text,
-            "{\"epoch\":5,\"step\":0,\"mode\":\"sync\",\"combine\":\"sum\","
-            "\"replicas\":2,\"step_timeout_ms\":60000,"
-            "\"step_bytes_max\":1048576,\"data_position\":null}");
+    ck_assert_str_eq(text, "{\"epoch\":5,\"step\":0,\"data_position\":null,"
+                           "\"mode\":\"sync\",\"combine\":\"sum\","
+                           "\"replicas\":2,\"step_timeout_ms\":60000,"
+                           "\"step_bytes_max\":1048576,\"backup_workers\":0,"
+                           "\"on_lost\":\"stop\"}");
     ck_assert_uint_eq(answer.header.epoch, 5);
     free(text);
     answer_finish(&answer);
@@ -585,19 +586,37 @@ START_TEST(a_connected_replica_that_does_not_end_a_step_is_named)
 }
 END_TEST
 
-START_TEST(a_replica_that_leaves_last_waits_for_no_step_of_others)
+START_TEST(a_chief_that_is_done_waits_for_who_still_ends_steps)
 {
-    struct job job = job_with("sum", 200);
+    struct job job = job_with("sum", 800);
     uint64_t second = send_step_end(job.peers[1], 1, 1, "1", "");
     uint64_t chief = send_step_end(job.peers[0], 1, 0, "1", "\"leave\"");
     struct rps_wire_decision decision = wait_decision(job.peers[1], second);
 
     rps_decision_finish(&decision);
-    /* rank 1 computes for longer than the timeout: nobody waits for a step */
-    ck_assert(!is_answered(job.peers[0], chief, 400));
-    (void)send_step_end(job.peers[1], 2, 1, "1", "\"leave\"");
+    for (uint64_t step = 2; step < 6; step++) { /* 1.2 s in all */
+        ck_assert(!is_answered(job.peers[0], chief, 300));
+        decision = wait_decision(
+                job.peers[1], send_step_end(job.peers[1], step, 1, "1",
+                                      step == 5 ? "\"leave\"" : ""));
+        rps_decision_finish(&decision);
+    }
     decision = wait_decision(job.peers[0], chief);
-    ck_assert_uint_eq(decision.step, 2);
+    ck_assert_uint_eq(decision.step, 5);
+    rps_decision_finish(&decision);
+    job_finish(&job);
+}
+END_TEST
+
+START_TEST(a_chief_that_is_done_is_told_who_ends_no_step)
+{
+    struct job job = job_with("sum", 200);
+    uint64_t second = send_step_end(job.peers[1], 1, 1, "1", "");
+    uint64_t chief = send_step_end(job.peers[0], 1, 0, "1", "\"leave\"");
+    struct rps_wire_decision decision = wait_decision(job.peers[1], second);
+    struct answer answer = wait_answer(job.peers[0], chief);
+
+    check_refused(&answer, RPS_E_TIMEOUT, "for rank 1, which did not end it");
     rps_decision_finish(&decision);
     job_finish(&job);
 }
@@ -753,8 +772,8 @@ main(void)
     tcase_add_test(tcase, a_replica_that_comes_back_in_time_is_not_lost);
     tcase_add_test(
             tcase, a_connected_replica_that_does_not_end_a_step_is_named);
-    tcase_add_test(
-            tcase, a_replica_that_leaves_last_waits_for_no_step_of_others);
+    tcase_add_test(tcase, a_chief_that_is_done_waits_for_who_still_ends_steps);
+    tcase_add_test(tcase, a_chief_that_is_done_is_told_who_ends_no_step);
     tcase_add_test(
             tcase, a_new_process_of_a_lost_rank_waits_for_the_next_epoch);
     tcase_add_test(tcase, new_processes_of_all_ranks_wait_for_the_next_epoch);

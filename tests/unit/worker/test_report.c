@@ -56,7 +56,8 @@ run(const struct rps_report_options *options, bool complete)
                 .loss = losses[i],
                 .samples = 128,
                 .sparse_lr = 0.02,
-                .dense_lr = 0.001};
+                .dense_lr = 0.001,
+                .round_trips = 3};
 
         ck_assert_int_eq(rps_report_step(report, &step, &error), RPS_OK);
     }
@@ -75,14 +76,54 @@ START_TEST(the_json_log_has_a_line_a_step_and_an_end)
     text = read_file("log");
     ck_assert_str_eq(text,
             "{\"step\": 1, \"loss\": 0.5, \"sparse_lr\": 0.02, "
-            "\"dense_lr\": 0.001}\n"
+            "\"dense_lr\": 0.001, \"round_trips\": 3}\n"
             "{\"step\": 2, \"loss\": 0.693147181, \"sparse_lr\": 0.02, "
-            "\"dense_lr\": 0.001}\n"
+            "\"dense_lr\": 0.001, \"round_trips\": 3}\n"
             "{\"step\": 3, \"loss\": null, \"sparse_lr\": 0.02, "
-            "\"dense_lr\": 0.001}\n"
+            "\"dense_lr\": 0.001, \"round_trips\": 3}\n"
             "{\"event\": \"done\", \"auc\": 0.75, \"log_loss\": 0.25, "
             "\"final_loss\": 0.125, \"steps\": 3, "
             "\"samples_per_second\": 1000}\n");
+    free(text);
+}
+END_TEST
+
+START_TEST(stages_and_the_bits_of_a_loss_are_in_log_and_last_lines)
+{
+    const struct rps_report_stage stages[] = {{"read", "read", 0.25},
+            {"push_wait", "push wait", 0.75}, {"save", "save", 0.0}};
+    const struct rps_report_stage reader[] = {{"split", "keys", 0.5}};
+    const struct rps_report_step step = {
+            .step = 1, .loss = 0.5, .round_trips = 4};
+    const struct rps_report_end end = {.steps = 1,
+            .spent = {.stages = stages,
+                    .count = 3,
+                    .reader = reader,
+                    .reader_count = 1,
+                    .depth = 2,
+                    .round_trips = 4.0}};
+    struct rps_report_options options = {.log_every = 1, .loss_bits = true};
+    struct rps_report *report = NULL;
+    struct rps_error error = {""};
+    char *text;
+
+    options.json_log = path_of("log");
+    ck_assert_int_eq(rps_report_create(&report, &options, &error), RPS_OK);
+    ck_assert_int_eq(rps_report_step(report, &step, &error), RPS_OK);
+    ck_assert_int_eq(rps_report_done(report, &end, &error), RPS_OK);
+    rps_report_destroy(report);
+    text = read_file("log");
+    ck_assert_ptr_nonnull(strstr(text,
+            "\"round_trips\": 4, \"loss_bits\": \"3fe0000000000000\"}\n"));
+    ck_assert_ptr_nonnull(strstr(text,
+            "\"pipeline_depth\": 2, \"round_trips_per_step\": 4, "
+            "\"stages\": {\"read\": 0.2500, \"push_wait\": 0.7500, "
+            "\"save\": 0.0000}, \"reader\": {\"split\": 0.5000}}\n"));
+    free(text);
+    text = read_file("stdout");
+    ck_assert_ptr_nonnull(strstr(text,
+            "\npipeline depth 2 round trips a step 4: read 25.0 %, push wait "
+            "75.0 %; beside it: keys 50.0 %\ndone steps 1\n"));
     free(text);
 }
 END_TEST
@@ -233,6 +274,7 @@ main(void)
     tcase_set_timeout(tc, 60); /* sanitizers, busy machines */
     tcase_add_checked_fixture(tc, redirect_stdout, remove_folder);
     tcase_add_test(tc, the_json_log_has_a_line_a_step_and_an_end);
+    tcase_add_test(tc, stages_and_the_bits_of_a_loss_are_in_log_and_last_lines);
     tcase_add_test(tc, what_there_is_not_is_null);
     tcase_add_test(tc, without_a_terminal_there_are_plain_lines);
     tcase_add_test(tc, the_live_line_is_redrawn_and_gone_before_other_lines);

@@ -67,8 +67,8 @@ START_TEST(defaults_are_the_documented_ones)
     ck_assert_float_eq(emb->spec.initializer_high, 0.05f);
     ck_assert_int_eq(settings.model.dense.optimizer, RPS_OPTIMIZER_ADAM);
     ck_assert_double_eq(settings.model.dense_learning_rate, 0.001);
-    ck_assert_int_eq(settings.mode, RPS_MODE_SYNC);
-    ck_assert_int_eq(settings.combine, RPS_COMBINE_SUM);
+    ck_assert_int_eq(settings.terms.mode, RPS_MODE_SYNC);
+    ck_assert_int_eq(settings.terms.combine, RPS_COMBINE_SUM);
     ck_assert_uint_eq(settings.replicas, 1);
     ck_assert(settings.is_chief && !settings.restore && !settings.has_test);
     rps_settings_finish(&settings);
@@ -102,7 +102,7 @@ END_TEST
 
 struct refusal {
     const char *data; /* NULL: no --data */
-    const char *flags[4];
+    const char *flags[7];
     const char *words; /* in the message */
 };
 
@@ -113,6 +113,15 @@ static const struct refusal refusals[] = {
         {synthetic, {"--eval-data=libfm:", NULL},
                 "--eval-data=libfm:: a path is missing"},
         {synthetic, {"--eval-data=x", NULL}, "--eval-data=x"},
+        {synthetic, {"--deterministic", "--mode=async", NULL},
+                "--deterministic needs --mode sync"},
+        {synthetic, {"--deterministic", "--blas-threads=4", NULL},
+                "--blas-threads=4"},
+        {synthetic,
+                {"--deterministic", "--backup-workers=1", "--ps_hosts=a:1",
+                        "--worker_hosts=b:1,c:1", "--job_name=worker",
+                        "--task_index=0", NULL},
+                "--deterministic does not go with --backup-workers=1"},
         {synthetic, {"--train-rows=5", "--eval-data=synthetic:rows=9", NULL},
                 "--train-rows and --eval-data"},
         {synthetic,
@@ -133,6 +142,15 @@ static const struct refusal refusals[] = {
         {synthetic, {"--sparse-init=constant:1e99", NULL}, "constant:V"},
         {synthetic, {"--mode=async", "--combine=mean", NULL},
                 "--combine=mean does not go with --mode=async"},
+        {synthetic, {"--mode=bounded:2", "--combine=mean", NULL},
+                "--combine=mean does not go with --mode=bounded:2"},
+        {synthetic, {"--mode=bounded", NULL}, "bounded:S, S from 0"},
+        {synthetic, {"--mode=bounded:1000001", NULL}, "S from 0 to 1000000"},
+        {synthetic, {"--mode=bounded:-1", NULL}, "bounded:S, S from 0"},
+        {synthetic, {"--mode=async", "--backup-workers=1", NULL},
+                "--backup-workers=1 does not go with --mode=async"},
+        {synthetic, {"--backup-workers=1", NULL},
+                "--backup-workers=1 of 1 replicas"},
         {synthetic, {"--restore=0", NULL}, "--restore=0"},
         {synthetic, {"--eval-data=", NULL}, "--eval-data has an empty value"},
         {synthetic, {"--init-from=", NULL}, "--init-from has an empty value"},

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/worker/fetch.h"
+
+#include <string.h>
+
+#define ENTRIES_MAX (RPS_MODEL_VARIABLES_MAX + RPS_MODEL_TABLES_MAX)
+
+static rps_status
+failed(const struct rps_fetch *fetch, rps_status status, uint64_t step,
+        struct rps_error *error)
+{
+    return rps_fail(error, status, "lookup of step %llu: %s",
+            (unsigned long long)step, rps_client_error(fetch->tables->client));
+}
+
+static rps_status
+start(const struct rps_fetch *fetch, const rps_lookup *lookups, size_t count,
+        uint64_t step, rps_ticket *ticket_out, struct rps_error *error)
+{
+    rps_status status = rps_lookup_start(
+            fetch->tables->client, NULL, lookups, count, ticket_out);
+
+    return status == RPS_OK ? RPS_OK : failed(fetch, status, step, error);
+}
+
+static rps_status
+wait(const struct rps_fetch *fetch, rps_ticket *ticket, uint64_t step,
+        struct rps_error *error)
+{
+    rps_status status = rps_wait(fetch->tables->client, *ticket, 0);
+
+    *ticket = (rps_ticket){0}; /* done, or failed for good */
+    return status == RPS_OK ? RPS_OK : failed(fetch, status, step, error);
+}
+
+/* --- ahead --------------------------------------------------------------- */
+
+/* The rows of early keys go straight to their places; late places are zeros
+ * for now. */
+static rps_status
+look_ahead(const struct rps_fetch *fetch, struct rps_turn *turn,
+        struct rps_error *error)
+{
+    const struct rps_model *model = fetch->tables->model;
+    rps_lookup lookups[RPS_MODEL_TABLES_MAX];
+
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        const struct rps_late *late = &turn->late[t];
+
+        lookups[t] = (rps_lookup){
+                .table = fetch->tables->sparse[t],
+                .keys = late->early_keys,
+                .key_count = turn->bags[t].key_count,
+                .flags = late->count > 0 ? RPS_PADDED : 0,
+                .padding_key = late->padding,
+                .rows = turn->bags[t].rows,
+        };
+    }
+    return start(fetch, lookups, model->table_count, turn->step, &turn->ahead,
+            error);
+}
+
+static rps_status
+look_all_ahead(const struct rps_fetch *fetch, struct rps_error *error)
+{
+    rps_status status = RPS_OK;
+    struct rps_turn *turn;
+
+    for (uint32_t behind = 1;
+            status == RPS_OK && fetch->looks_ahead &&
+            (turn = rps_reader_peek(fetch->reader, behind)) != NULL;
+            behind++) {
+        if (turn->ahead.id == 0) {
+            status = look_ahead(fetch, turn, error);
+        }
+    }
+    return status;
+}
+
+/* --- with the decision --------------------------------------------------- */
+
+/* Late rows where the early ones were asked for; all rows else. */
+static rps_lookup
+rest_of_table(const struct rps_fetch *fetch, struct rps_turn *turn, uint32_t t)
+{
+    const bool late = turn->ahead.id != 0;
+    const struct rps_bags *bags = &turn->bags[t];
+
+    return (rps_lookup){
+            .table = fetch->tables->sparse[t],
+            .keys = late ? turn->late[t].keys : bags->keys,
+            .key_count = late ? turn->late[t].count : bags->key_count,
+            .rows = late ? turn->late[t].rows : bags->rows,
+    };
+}
+
+static rps_status
+start_rest(const struct rps_fetch *fetch, struct rps_turn *turn,
+        rps_ticket *ticket_out, struct rps_error *error)
+{
+    const struct rps_model *model = fetch->tables->model;
+    rps_lookup lookups[ENTRIES_MAX];
+
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        lookups[t] = rest_of_table(fetch, turn, t);
+    }
+    rps_dense_lookups(&fetch->tables->dense, lookups + model->table_count, 0);
+    return start(fetch, lookups, model->table_count + model->variable_count,
+            turn->step, ticket_out, error);
+}
+
+/* --- together ------------------------------------------------------------ */
+
+static rps_status
+fetch_rows(
+        struct rps_fetch *fetch, struct rps_turn *turn, struct rps_error *error)
+{
+    const bool was_ahead = turn->ahead.id != 0;
+    rps_ticket rest;
+    rps_status status = start_rest(fetch, turn, &rest, error);
+
+    if (status == RPS_OK) {
+        rps_spent_on(fetch->spent, RPS_SPENT_LOOKUP_WAIT);
+        status = wait(fetch, &rest, turn->step, error);
+    }
+    if (status == RPS_OK && was_ahead) {
+        status = wait(fetch, &turn->ahead, turn->step, error);
+    }
+    if (status == RPS_OK) {
+        rps_spent_on(fetch->spent, RPS_SPENT_LOOKUP);
+        status = look_all_ahead(fetch, error);
+    }
+    rps_spent_on(fetch->spent, RPS_SPENT_ROWS);
+    for (uint32_t t = 0; status == RPS_OK && was_ahead &&
+                         t < fetch->tables->model->table_count;
+            t++) {
+        rps_late_place(&turn->late[t], &turn->bags[t]);
+    }
+    return status;
+}
+
+rps_status
+rps_fetch(struct rps_fetch *fetch, struct rps_turn *turn,
+        struct rps_model_input *input, struct rps_error *error)
+{
+    rps_status status;
+
+    rps_spent_on(fetch->spent, RPS_SPENT_LOOKUP);
+    status = fetch_rows(fetch, turn, error);
+    if (status == RPS_OK) {
+        rps_tables_input(fetch->tables, &turn->batch, turn->bags, true, input);
+    }
+    return status;
+}
+
+void
+rps_fetch_drop(struct rps_fetch *fetch, struct rps_turn *turn)
+{
+    if (turn->ahead.id != 0) {
+        rps_cancel(fetch->tables->client, turn->ahead);
+        turn->ahead = (rps_ticket){0};
+    }
+}
+
+void
+rps_fetch_cancel(struct rps_fetch *fetch)
+{
+    struct rps_turn *turn;
+
+    for (uint32_t behind = 0;
+            (turn = rps_reader_peek(fetch->reader, behind)) != NULL; behind++) {
+        rps_fetch_drop(fetch, turn);
+    }
+}
