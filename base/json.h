@@ -6,6 +6,8 @@
 #ifndef RPS_BASE_JSON_H
 #define RPS_BASE_JSON_H
 
+#include "base/error.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,5 +20,10 @@ bool rps_json_count(const json_t *value, uint64_t *out);
 
 /** The same, or a decimal string: for what may exceed 2^53. */
 bool rps_json_whole(const json_t *value, uint64_t *out);
+
+/** Such a field of an object; absent or null: *value is unchanged. INVAL names
+ * the field and what it may be. */
+rps_status rps_json_u64(const json_t *object, const char *key, uint64_t max,
+        uint64_t *value, struct rps_error *error);
 
 #endif /* RPS_BASE_JSON_H */

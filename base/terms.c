@@ -117,34 +117,11 @@ read_choice(const json_t *object, const char *key, const char *const names[2],
 }
 
 static rps_status
-read_number(const json_t *object, const char *key, uint64_t max, uint64_t *out,
-        struct rps_error *error)
-{
-    const json_t *field = json_object_get(object, key);
-    uint64_t number = 0;
-
-    if (field == NULL || json_is_null(field)) {
-        return RPS_OK;
-    }
-    if (!rps_json_whole(field, &number)) {
-        return rps_fail(error, RPS_E_INVAL,
-                "%s must be an unsigned integer or its decimal string", key);
-    }
-    if (number > max) {
-        return rps_fail(error, RPS_E_INVAL,
-                "%s is %" PRIu64 "; at most %" PRIu64 " is allowed", key,
-                number, max);
-    }
-    *out = number;
-    return RPS_OK;
-}
-
-static rps_status
 read_u32(const json_t *object, const char *key, uint32_t *out,
         struct rps_error *error)
 {
     uint64_t number = *out;
-    rps_status status = read_number(object, key, UINT32_MAX, &number, error);
+    rps_status status = rps_json_u64(object, key, UINT32_MAX, &number, error);
 
     *out = (uint32_t)number;
     return status;
@@ -177,7 +154,7 @@ rps_terms_read(const json_t *object, rps_terms *terms, struct rps_error *error)
                 object, "backup_workers", &terms->backup_workers, error);
     }
     if (status == RPS_OK) {
-        status = read_number(object, "step_bytes_max", UINT64_MAX,
+        status = rps_json_u64(object, "step_bytes_max", UINT64_MAX,
                 &terms->step_bytes_max, error);
     }
     terms->combine = mean != 0 ? RPS_COMBINE_MEAN : RPS_COMBINE_SUM;

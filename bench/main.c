@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recps-bench: which benchmark. */
-#include "bench/net/main.h"
+#include "bench/allreduce/main.h"
 
+#include "bench/net/main.h"
 #include "bench/table/main.h"
 
 #include <recps/types.h>
@@ -13,6 +14,7 @@
 static const char usage[] =
         "usage: recps-bench net [OPTION...]\n"
         "       recps-bench table [OPTION...]\n"
+        "       recps-bench allreduce [OPTION...]\n"
         "\n"
         "Benchmarks that check what is answered: a wrong answer is exit code "
         "1.\n"
@@ -23,6 +25,7 @@ static const char usage[] =
         "  table      the table engine alone, in process, beside bare memory "
         "and\n"
         "             other hash tables\n"
+        "  allreduce  bytes that each rank of an allreduce really sends\n"
         "\n"
         "  --help, --version\n"
         "\n"
@@ -33,6 +36,7 @@ main(int argc, char **argv)
 {
     static char net_name[] = "recps-bench net";
     static char table_name[] = "recps-bench table";
+    static char allreduce_name[] = "recps-bench allreduce";
     const char *word = argc > 1 ? argv[1] : "";
 
     if (strcmp(word, "net") == 0) {
@@ -42,6 +46,10 @@ main(int argc, char **argv)
     if (strcmp(word, "table") == 0) {
         argv[1] = table_name;
         return bench_table_main(argc - 1, argv + 1);
+    }
+    if (strcmp(word, "allreduce") == 0) {
+        argv[1] = allreduce_name;
+        return bench_allreduce_main(argc - 1, argv + 1);
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         fputs(usage, stdout);
@@ -53,7 +61,9 @@ main(int argc, char **argv)
     }
     if (word[0] != '\0') {
         fprintf(stderr,
-                "recps-bench: benchmark: \"%s\": must be net or table\n", word);
+                "recps-bench: benchmark: \"%s\": must be net, table or "
+                "allreduce\n",
+                word);
     }
     fputs("recps-bench: see recps-bench --help\n", stderr);
     return EX_USAGE;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SCAN: the keys of a table, server after server. Where it is stands in the
- * caller's rps_scan alone.
+ * SCAN: the keys of a table, or its rows with all that belongs to them, server
+ * after server. Where it is stands in the caller's rps_scan alone.
  */
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/spec.h"
 #include "client/call.h"
+
+#include <recps/rows.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,10 +17,13 @@
 
 #define KEYS_MAX 65536u /* of one answer */
 
-/** One request; what its answer holds goes to `rows`. */
+/** One request; what its answer holds goes to `rows`, or to `whole`. */
 struct work {
     uint64_t table_id;
-    rps_scanned *rows; /* the caller's [max] */
+    rps_scanned *rows;     /* the caller's [max] */
+    const rps_rows *whole; /* the caller's, each [max]; NULL: keys alone */
+    uint32_t dim;          /* of whole rows */
+    uint32_t slots;        /* floats of their slots; 0: none */
     size_t max;
     size_t count;
     rps_scan next; /* place, hash, key: where it goes on */
@@ -52,6 +58,43 @@ read_cursor(const struct rps_message *reply, struct work *work)
     return legal;
 }
 
+/* Floats a row; false: another shape, or none. */
+static bool
+take_floats(const struct work *work, const struct rps_message *reply,
+        uint16_t kind, uint32_t dim, float *out)
+{
+    const struct rps_section *section =
+            rps_message_find(reply, kind, work->table_id);
+
+    if (section == NULL || section->value != RPS_VALUE_F32 ||
+            section->dim != dim || section->count != work->count) {
+        return false;
+    }
+    if (out != NULL) {
+        memcpy(out, rps_message_array(reply, section),
+                work->count * dim * sizeof(*out));
+    }
+    return true;
+}
+
+static rps_status
+take_whole(const struct work *work, const struct rps_message *reply,
+        const uint64_t *keys, const uint32_t *meta, struct rps_error *error)
+{
+    const rps_rows *whole = work->whole;
+
+    memcpy(whole->keys, keys, work->count * sizeof(*keys));
+    memcpy(whole->meta, meta, work->count * sizeof(*meta));
+    if (!take_floats(work, reply, RPS_SECTION_ROWS, work->dim, whole->rows) ||
+            (work->slots > 0 && !take_floats(work, reply, RPS_SECTION_SLOTS,
+                                        work->slots, whole->slots))) {
+        return rps_fail(error, RPS_E_UNSUPPORTED,
+                "the reply to SCAN has not the rows and slots of its keys: the "
+                "server is of an earlier version than this client");
+    }
+    return RPS_OK;
+}
+
 /* rps_take_fn */
 static rps_status
 take(struct rps_exchange *exchange, const struct rps_message *reply,
@@ -79,6 +122,9 @@ take(struct rps_exchange *exchange, const struct rps_message *reply,
     }
     keys = rps_message_array(reply, keys_of);
     meta = rps_message_array(reply, meta_of);
+    if (work->whole != NULL) {
+        return take_whole(work, reply, keys, meta, error);
+    }
     for (size_t i = 0; i < work->count; i++) {
         work->rows[i] = (rps_scanned){.key = keys[i],
                 .uses = uses_of(meta[i] >> 24),
@@ -88,15 +134,16 @@ take(struct rps_exchange *exchange, const struct rps_message *reply,
 }
 
 static char *
-request_text(const char *table, const rps_scan *scan, size_t max)
+request_text(const char *table, const rps_scan *scan, const struct work *work)
 {
     char place[24], hash[24], key[24];
 
     (void)snprintf(place, sizeof(place), "%" PRIu64, scan->place);
     (void)snprintf(hash, sizeof(hash), "%" PRIu64, scan->hash);
     (void)snprintf(key, sizeof(key), "%" PRIu64, scan->key);
-    return rps_json_text(json_pack("{s:s, s:s, s:s, s:s, s:I}", "table", table,
-            "place", place, "hash", hash, "key", key, "max", (json_int_t)max));
+    return rps_json_text(json_pack("{s:s, s:s, s:s, s:s, s:I, s:b}", "table",
+            table, "place", place, "hash", hash, "key", key, "max",
+            (json_int_t)work->max, "rows", work->whole != NULL));
 }
 
 static rps_status
@@ -137,7 +184,7 @@ ask(rps_client *client, uint32_t ps, const char *text, struct work *work)
 static rps_status
 step(rps_client *client, const char *table, rps_scan *scan, struct work *work)
 {
-    char *text = request_text(table, scan, work->max);
+    char *text = request_text(table, scan, work);
     rps_status status = text != NULL ? ask(client, scan->ps, text, work)
                                      : rps_client_nomem();
 
@@ -158,7 +205,7 @@ step(rps_client *client, const char *table, rps_scan *scan, struct work *work)
 
 static rps_status
 check(const rps_client *client, const char *table, const rps_scan *scan,
-        size_t max, const rps_scanned *rows)
+        size_t max, const void *rows)
 {
     rps_status status = rps_client_enter(client);
 
@@ -184,12 +231,13 @@ check(const rps_client *client, const char *table, const rps_scan *scan,
     return status;
 }
 
-rps_status
-rps_scan_rows(rps_client *client, const char *table, rps_scan *scan, size_t max,
-        rps_scanned *rows, size_t *count_out)
+static rps_status
+scan_on(rps_client *client, const char *table, rps_scan *scan,
+        struct work *work, size_t *count_out)
 {
-    struct work work = {.rows = rows, .max = max < KEYS_MAX ? max : KEYS_MAX};
-    rps_status status = check(client, table, scan, max, rows);
+    const void *rows = work->whole != NULL ? (const void *)work->whole
+                                           : (const void *)work->rows;
+    rps_status status = check(client, table, scan, work->max, rows);
 
     if (count_out == NULL) {
         return rps_client_fail(RPS_E_INVAL, "count_out is NULL");
@@ -198,10 +246,36 @@ rps_scan_rows(rps_client *client, const char *table, rps_scan *scan, size_t max,
     if (status != RPS_OK) {
         return status;
     }
-    work.table_id = rps_table_id(table);
-    while (status == RPS_OK && work.count == 0 && scan->done == 0) {
-        status = step(client, table, scan, &work);
+    work->max = work->max < KEYS_MAX ? work->max : KEYS_MAX;
+    work->table_id = rps_table_id(table);
+    while (status == RPS_OK && work->count == 0 && scan->done == 0) {
+        status = step(client, table, scan, work);
     }
-    *count_out = status == RPS_OK ? work.count : 0;
+    *count_out = status == RPS_OK ? work->count : 0;
     return status;
+}
+
+rps_status
+rps_scan_rows(rps_client *client, const char *table, rps_scan *scan, size_t max,
+        rps_scanned *rows, size_t *count_out)
+{
+    struct work work = {.rows = rows, .max = max};
+
+    return scan_on(client, table, scan, &work, count_out);
+}
+
+rps_status
+rps_read_rows(rps_client *client, const rps_embedding_table *table,
+        rps_scan *scan, size_t max, const rps_rows *rows, size_t *count_out)
+{
+    struct work work = {.whole = rows, .max = max};
+
+    if (table == NULL || rows == NULL || rows->keys == NULL ||
+            rows->rows == NULL || rows->meta == NULL) {
+        return rps_client_fail(RPS_E_INVAL,
+                "table, rows, or its keys, rows or meta: one is NULL");
+    }
+    work.dim = table->spec.dim;
+    work.slots = rps_spec_slot_floats(&table->spec);
+    return scan_on(client, table->spec.name, scan, &work, count_out);
 }

@@ -94,6 +94,11 @@
   X(RPS_SCOPE_TRAIN, combine, CHOICE, "sum", "", "sum|mean", "how the replicas' gradients become one (sync)") \
   X(RPS_SCOPE_TRAIN, backup_workers, U64, "0", "replicas", "0..65535", "a step of sync is decided when all but so many ended it; what the slow ones pushed is dropped") \
   X(RPS_SCOPE_TRAIN | RPS_SCOPE_LAUNCH, on_lost, CHOICE, "stop", "", "stop|leave", "what a replica that is lost, or ends no step, for --step-timeout does to the others: stop them; leave: they go on without it") \
+  X(RPS_SCOPE_TRAIN, dense, CHOICE, "ps", "", "ps|allreduce", "where dense variables live: at the servers, or in each worker (MPI)") \
+  X(RPS_SCOPE_TRAIN, allreduce, CHOICE, "default", "", "default|ring", "how --dense allreduce sums gradients: as MPI chooses, or in a ring") \
+  X(RPS_SCOPE_TRAIN, allreduce_bucket, BYTES, "16MiB", "bytes", "4KiB..4GiB", "gradients are summed together up to this size") \
+  X(RPS_SCOPE_TRAIN, ring_order, STRING, "", "", "", "file with the ranks in the order of the ring: what recps ranktable plan --json prints") \
+  X(RPS_SCOPE_TRAIN, dense_seed, U64, "0", "", "", "of the dense start values; not given: --seed") \
   X(RPS_SCOPE_TRAIN, seed, U64, "1", "", "", "of start values and shuffle") \
   X(RPS_SCOPE_TRAIN, save_steps, U64, "0", "steps", "", "save every so many steps; 0: only at the end") \
   X(RPS_SCOPE_TRAIN, keep, U64, "5", "checkpoints", "1..1000000", "complete checkpoints that stay") \

@@ -212,6 +212,17 @@ size_t rps_table_changed(struct rps_table *table, size_t n,
 size_t rps_table_changed_from(struct rps_table *table, size_t n,
         const uint64_t *keys, uint64_t first, uint32_t *positions, float *rows);
 
+/**
+ * The rows of these keys as rps_table_assign() takes them; a key without a
+ * row is left out. Returns how many there are; keys[0, found) are theirs.
+ *
+ * Shapes:  keys[n]; rows[n][dim] f32; slots[n][slot floats], NULL where the
+ *          optimizer has none; meta[n].
+ * Threads: any; each row is whole.
+ */
+size_t rps_table_read(struct rps_table *table, size_t n, uint64_t *keys,
+        float *rows, float *slots, uint32_t *meta);
+
 /** INVAL naming the first key that a dense table does not have. */
 rps_status rps_table_check_keys(const struct rps_table *table, size_t n,
         const uint64_t *keys, struct rps_error *error);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the requests about keys without their rows: ERASE, SCAN, HOT_KEYS.
+ * Owns the requests about keys: ERASE, SCAN (with their rows where that is
+ * asked for), HOT_KEYS.
  */
 #include "base/hash.h"
+#include "base/spec.h"
 #include "server/figures.h"
 #include "server/named.h"
 #include "server/sections.h"
@@ -14,7 +16,8 @@
 #include <string.h>
 
 #define SCAN_KEYS_DEFAULT 4096u
-#define SCAN_KEYS_MAX     65536u /* of an answer: 768 KiB */
+#define SCAN_KEYS_MAX     65536u              /* of an answer: 768 KiB */
+#define SCAN_BYTES_MAX    ((uint64_t)8 << 20) /* of its rows and slots */
 #define HOT_KEYS_DEFAULT  16u
 
 /* --- ERASE --------------------------------------------------------------- */
@@ -89,10 +92,32 @@ struct scan {
     struct rps_table *table;
     struct rps_scan_cursor cursor;
     uint64_t max;
+    bool with_rows;
+    uint32_t dim;
+    uint32_t slot_floats;
     uint64_t *keys; /* owned [max] */
     uint32_t *meta; /* owned [max] */
+    float *rows;    /* owned [max][dim]; NULL: not asked for */
+    float *slots;   /* owned [max][slot_floats]; NULL: likewise, or none */
     size_t count;
+    bool ended;
 };
+
+/* With its rows a page is bounded by bytes, too; one row at least. */
+static void
+plan_rows(struct scan *scan)
+{
+    const rps_table_spec *spec = rps_table_spec_of(scan->table);
+    uint64_t fits;
+
+    scan->dim = spec->dim;
+    scan->slot_floats = rps_spec_slot_floats(spec);
+    fits = SCAN_BYTES_MAX /
+           ((scan->dim + scan->slot_floats) * (uint64_t)sizeof(float));
+    if (scan->max > fits) {
+        scan->max = fits > 0 ? fits : 1;
+    }
+}
 
 static rps_status
 read_scan(struct rps_request *request, struct scan *scan)
@@ -121,10 +146,14 @@ read_scan(struct rps_request *request, struct scan *scan)
     if (status == RPS_OK) {
         status = rps_json_u64(object, "max", SCAN_KEYS_MAX, &scan->max, error);
     }
+    scan->with_rows = json_is_true(json_object_get(object, "rows"));
     json_decref(object);
     if (status == RPS_OK && scan->max == 0) {
         status = rps_fail(error, RPS_E_INVAL,
                 "max is 0; 1 to %u keys fit an answer", SCAN_KEYS_MAX);
+    }
+    if (status == RPS_OK && scan->with_rows) {
+        plan_rows(scan);
     }
     return status;
 }
@@ -138,7 +167,24 @@ cursor_text(const struct scan *scan)
     snprintf(hash, sizeof(hash), "%" PRIu64, scan->cursor.hash);
     snprintf(key, sizeof(key), "%" PRIu64, scan->cursor.key);
     return rps_json_text(json_pack("{s:s, s:s, s:s, s:b}", "place", place,
-            "hash", hash, "key", key, "end", scan->count == 0));
+            "hash", hash, "key", key, "end", scan->ended));
+}
+
+static void
+add_rows(struct rps_builder *builder, const struct scan *scan)
+{
+    struct rps_section section = {.table_id = rps_table_id_of(scan->table),
+            .kind = RPS_SECTION_ROWS,
+            .value = RPS_VALUE_F32,
+            .dim = scan->dim,
+            .count = scan->count};
+
+    rps_builder_add(builder, &section, scan->rows);
+    if (scan->slot_floats > 0) {
+        section.kind = RPS_SECTION_SLOTS;
+        section.dim = scan->slot_floats;
+        rps_builder_add(builder, &section, scan->slots);
+    }
 }
 
 static rps_status
@@ -155,10 +201,13 @@ answer_scan(struct rps_request *request, const struct scan *scan)
     if (text == NULL) {
         return rps_fail(&request->error, RPS_E_NOMEM, "no memory");
     }
-    rps_builder_begin(&builder, &header, 3);
+    rps_builder_begin(&builder, &header, 5);
     rps_builder_add(&builder, &section, scan->keys);
     section.kind = RPS_SECTION_META;
     rps_builder_add(&builder, &section, scan->meta);
+    if (scan->with_rows) {
+        add_rows(&builder, scan);
+    }
     rps_builder_add_text(&builder, text, strlen(text));
     free(text);
     if (rps_builder_end(&builder, &request->frame, &request->frame_bytes) !=
@@ -170,6 +219,38 @@ answer_scan(struct rps_request *request, const struct scan *scan)
     return RPS_OK;
 }
 
+/* The next keys; of those that lost their row since, the next ones. */
+static void
+fill_scan(struct scan *scan)
+{
+    do {
+        scan->count = rps_table_scan(
+                scan->table, &scan->cursor, scan->max, scan->keys, scan->meta);
+        scan->ended = scan->count == 0;
+        if (scan->with_rows) {
+            scan->count = rps_table_read(scan->table, scan->count, scan->keys,
+                    scan->rows, scan->slots, scan->meta);
+        }
+    } while (scan->count == 0 && !scan->ended);
+}
+
+static bool
+make_room(struct scan *scan)
+{
+    scan->keys = malloc(scan->max * sizeof(*scan->keys));
+    scan->meta = malloc(scan->max * sizeof(*scan->meta));
+    if (scan->with_rows) {
+        scan->rows = malloc(scan->max * scan->dim * sizeof(*scan->rows));
+    }
+    if (scan->with_rows && scan->slot_floats > 0) {
+        scan->slots =
+                malloc(scan->max * scan->slot_floats * sizeof(*scan->slots));
+    }
+    return scan->keys != NULL && scan->meta != NULL &&
+           (!scan->with_rows || scan->rows != NULL) &&
+           (!scan->with_rows || scan->slot_floats == 0 || scan->slots != NULL);
+}
+
 rps_status
 rps_serve_scan(struct rps_request *request)
 {
@@ -179,18 +260,17 @@ rps_serve_scan(struct rps_request *request)
     if (status != RPS_OK) {
         return status;
     }
-    scan.keys = malloc(scan.max * sizeof(*scan.keys));
-    scan.meta = malloc(scan.max * sizeof(*scan.meta));
-    if (scan.keys == NULL || scan.meta == NULL) {
+    if (make_room(&scan)) {
+        fill_scan(&scan);
+        status = answer_scan(request, &scan);
+    } else {
         status = rps_fail(&request->error, RPS_E_NOMEM,
                 "no memory for %" PRIu64 " keys", scan.max);
-    } else {
-        scan.count = rps_table_scan(
-                scan.table, &scan.cursor, scan.max, scan.keys, scan.meta);
-        status = answer_scan(request, &scan);
     }
     free(scan.keys);
     free(scan.meta);
+    free(scan.rows);
+    free(scan.slots);
     return status;
 }
 

@@ -94,29 +94,6 @@ rps_request_json(struct rps_request *request, json_t **out)
     return RPS_OK;
 }
 
-rps_status
-rps_json_u64(const json_t *object, const char *key, uint64_t max,
-        uint64_t *value, struct rps_error *error)
-{
-    const json_t *field = json_object_get(object, key);
-    uint64_t number = 0;
-
-    if (field == NULL || json_is_null(field)) {
-        return RPS_OK;
-    }
-    if (!rps_json_whole(field, &number)) {
-        return rps_fail(error, RPS_E_INVAL,
-                "%s must be an unsigned integer or its decimal string", key);
-    }
-    if (number > max) {
-        return rps_fail(error, RPS_E_INVAL,
-                "%s is %" PRIu64 "; at most %" PRIu64 " is allowed", key,
-                number, max);
-    }
-    *value = number;
-    return RPS_OK;
-}
-
 bool
 rps_request_is_late(const struct rps_request *request)
 {

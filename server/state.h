@@ -246,9 +246,6 @@ uint8_t *rps_reply_build(struct rps_service *service,
         rps_status status, const char *text, size_t *length_out);
 /** The object in the text section; INVAL with words. *out new reference. */
 rps_status rps_request_json(struct rps_request *request, json_t **out);
-/** Unsigned fields: a number or a decimal string; absent: unchanged. */
-rps_status rps_json_u64(const json_t *object, const char *key, uint64_t max,
-        uint64_t *value, struct rps_error *error);
 
 /** Has its deadline passed? Asked before anything is changed. */
 bool rps_request_is_late(const struct rps_request *request);

@@ -7,7 +7,8 @@
 #include <string.h>
 
 static const char usage[] =
-        "usage: recps launch --ps N --workers M [--chief] [--evaluator]\n"
+        "usage: recps launch --ps N --workers M [--chief] [--evaluator] "
+        "[--mpi]\n"
         "                    [OPTION]... -- COMMAND [ARGUMENT]...\n"
         "\n"
         "Start N recpsd on free loopback ports, and COMMAND once for each\n"
@@ -19,13 +20,19 @@ static const char usage[] =
         "Options of the job and of recpsd go to every process through the\n"
         "\"recps\" object of its TF_CONFIG. TERM or INT lets the chief save "
         "and\n"
-        "end the job; a second one kills everything.\n";
+        "end the job; a second one kills everything.\n"
+        "\n"
+        "With --mpi the workers are the ranks of one mpirun (Open MPI), which "
+        "ends\n"
+        "all of them when one is lost; recps-train --dense allreduce needs "
+        "that.\n";
 
 enum {
     FLAG_PS,
     FLAG_WORKERS,
     FLAG_CHIEF,
-    FLAG_EVALUATOR
+    FLAG_EVALUATOR,
+    FLAG_MPI
 };
 
 static struct rps_tool_flag flags[] = {
@@ -39,6 +46,8 @@ static struct rps_tool_flag flags[] = {
                 .help = "a chief beside them, which trains, too"},
         [FLAG_EVALUATOR] = {.name = "evaluator",
                 .help = "an evaluator, waited for 60 s at most at the end"},
+        [FLAG_MPI] = {.name = "mpi",
+                .help = "the workers under one mpirun, for --dense allreduce"},
         {.name = NULL},
 };
 
@@ -93,7 +102,8 @@ run(const struct rps_tool_call *call)
     struct rps_launch launch = {.options = call->options,
             .command = call->command,
             .chief = flags[FLAG_CHIEF].value != NULL,
-            .evaluator = flags[FLAG_EVALUATOR].value != NULL};
+            .evaluator = flags[FLAG_EVALUATOR].value != NULL,
+            .mpi = flags[FLAG_MPI].value != NULL};
     struct rps_launch_plan plan;
     int code;
 

@@ -26,6 +26,7 @@ struct rps_launch {
     uint32_t worker_count;
     bool chief;
     bool evaluator;
+    bool mpi; /* the replicas under one mpirun */
     const struct rps_options *options;
     char **command; /* NULL-ended */
 };
@@ -35,6 +36,9 @@ struct rps_launch_stream {
     int fd;               /* -1: closed */
     int to;               /* 1 or 2: forwarded there */
     struct rps_text line; /* begun, not ended */
+    char speaker[32];     /* whose line it is; "": the child's */
+    uint32_t rank;        /* of mpirun's last tag */
+    bool tagged;          /* there was one */
 };
 
 struct rps_launch_child {
@@ -42,9 +46,12 @@ struct rps_launch_child {
     uint32_t index;
     char label[32];  /* "worker:0" */
     char *tf_config; /* owned */
-    bool progress;   /* "\r" ends a line that the next one replaces */
-    pid_t pid;       /* also its process group; 0: not started */
-    bool told;       /* to stop: how it ends is no failure */
+    char **argv;     /* owned, NULL: the plan's */
+    uint32_t ranks;  /* of mpirun, which starts all replicas; 0: another */
+    bool rank_0_is_chief;
+    bool progress; /* "\r" ends a line that the next one replaces */
+    pid_t pid;     /* also its process group; 0: not started */
+    bool told;     /* to stop: how it ends is no failure */
     bool killed;
     uint64_t kill_ms; /* when it is killed, once told */
     bool ended;
@@ -61,6 +68,7 @@ struct rps_launch_plan {
     uint32_t ps_count;
     bool on_lost_leave; /* a worker that fails does not stop the others */
     int label_width;
+    int code;          /* of what was refused while it was made */
     uint64_t drain_ms; /* for the replicas, from TERM to KILL */
     int *held;         /* [held_count] sockets that keep the servers' ports */
     uint32_t held_count;
@@ -72,6 +80,15 @@ struct rps_launch_plan {
 int rps_launch_plan_make(
         struct rps_launch_plan *plan, const struct rps_launch *launch);
 void rps_launch_plan_finish(struct rps_launch_plan *plan);
+
+/** Add the child that is mpirun, with every replica. Returns an exit code. */
+int rps_launch_mpi_add(struct rps_launch_plan *plan,
+        const struct rps_launch *launch, const json_t *cluster, json_t *recps);
+
+/** Take mpirun's tags out of the line and say whose it is; nothing where the
+ * child is not mpirun. */
+void rps_launch_mpi_untag(
+        const struct rps_launch_child *child, struct rps_launch_stream *stream);
 
 /** Path of recpsd, owned; "recpsd" if only PATH can know it. */
 char *rps_launch_find_server(void);

@@ -62,15 +62,17 @@ colour_of(enum rps_role role)
 /* "worker:0 | text" and `end`, in one write, so that lines stay whole. */
 static void
 forward(const struct rps_launch_plan *plan,
-        const struct rps_launch_child *child, int to, const char *bytes,
-        size_t length, const char *end)
+        const struct rps_launch_child *child,
+        const struct rps_launch_stream *stream, int to, const char *end)
 {
     struct rps_text out = {.bytes = NULL};
     bool colour = isatty(to) != 0;
 
     rps_text_add(&out, "%s%-*s |%s ", colour ? colour_of(child->role) : "",
-            plan->label_width, child->label, colour ? "\033[0m" : "");
-    rps_text_add_bytes(&out, bytes, length);
+            plan->label_width,
+            stream->speaker[0] != '\0' ? stream->speaker : child->label,
+            colour ? "\033[0m" : "");
+    rps_text_add_bytes(&out, stream->line.bytes, stream->line.length);
     rps_text_add(&out, "%s", end);
     if (!out.failed) {
         write_all(to, out.bytes, out.length);
@@ -82,9 +84,9 @@ static void
 forward_line(const struct rps_launch_plan *plan,
         const struct rps_launch_child *child, struct rps_launch_stream *stream)
 {
+    rps_launch_mpi_untag(child, stream);
     clear_progress();
-    forward(plan, child, stream->to, stream->line.bytes, stream->line.length,
-            "\n");
+    forward(plan, child, stream, stream->to, "\n");
     stream->line.length = 0;
 }
 
@@ -92,10 +94,10 @@ static void
 forward_progress(const struct rps_launch_plan *plan,
         const struct rps_launch_child *child, struct rps_launch_stream *stream)
 {
+    rps_launch_mpi_untag(child, stream);
     if (stream->line.length > 0) {
         clear_progress();
-        forward(plan, child, STDOUT_FILENO, stream->line.bytes,
-                stream->line.length, "");
+        forward(plan, child, stream, STDOUT_FILENO, "");
         progress_shown = true;
     }
     stream->line.length = 0;
@@ -174,13 +176,17 @@ static void
 become(const struct rps_launch_plan *plan, const struct rps_launch_child *child,
         int out, int err, pid_t parent, bool terminal)
 {
-    char **argv = child->role == RPS_ROLE_PS ? plan->server : plan->command;
+    char **argv = child->argv != NULL          ? child->argv
+                  : child->role == RPS_ROLE_PS ? plan->server
+                                               : plan->command;
+    const bool gently = child->role == RPS_ROLE_PS || child->ranks > 0;
     int null_fd = open("/dev/null", O_RDONLY);
     sigset_t none;
     int code;
 
-    /* a server finishes what it has in hand; a command may ignore TERM */
-    prctl(PR_SET_PDEATHSIG, child->role == RPS_ROLE_PS ? SIGTERM : SIGKILL);
+    /* a server finishes what it has in hand, mpirun ends its ranks; a command
+     * may ignore TERM */
+    prctl(PR_SET_PDEATHSIG, gently ? SIGTERM : SIGKILL);
     if (getppid() != parent) {
         _exit(EXIT_CANNOT_EXEC); /* it died before we asked */
     }
@@ -205,7 +211,10 @@ become(const struct rps_launch_plan *plan, const struct rps_launch_child *child,
     }
     execvp(argv[0], argv);
     code = errno;
-    dprintf(STDERR_FILENO, "cannot run %s: %s\n", argv[0], strerror(code));
+    dprintf(STDERR_FILENO, "cannot run %s: %s%s\n", argv[0], strerror(code),
+            child->ranks > 0 && code == ENOENT
+                    ? ": install Open MPI (Debian: openmpi-bin)"
+                    : "");
     _exit(code == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC);
 }
 

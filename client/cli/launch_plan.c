@@ -190,6 +190,20 @@ add_child(struct rps_launch_plan *plan, enum rps_role role, uint32_t index,
     return true;
 }
 
+/* mpirun, and an evaluator beside it. */
+static bool
+add_group(struct rps_launch_plan *plan, const struct rps_launch *launch,
+        const json_t *cluster, json_t *recps)
+{
+    plan->code = rps_launch_mpi_add(plan, launch, cluster, recps);
+    if (plan->code != RPS_TOOL_OK) {
+        return false;
+    }
+    plan->children[plan->ps_count].progress = true; /* the chief's */
+    return !launch->evaluator ||
+           add_child(plan, RPS_ROLE_EVALUATOR, 0, cluster, recps);
+}
+
 static bool
 add_children(struct rps_launch_plan *plan, const struct rps_launch *launch,
         const json_t *cluster, json_t *recps)
@@ -200,6 +214,9 @@ add_children(struct rps_launch_plan *plan, const struct rps_launch *launch,
         good = add_child(plan, RPS_ROLE_PS, i, cluster, recps);
     }
     plan->ps_count = plan->count;
+    if (good && launch->mpi) {
+        return add_group(plan, launch, cluster, recps);
+    }
     if (good && launch->chief) {
         good = add_child(plan, RPS_ROLE_CHIEF, 0, cluster, recps);
     }
@@ -250,7 +267,9 @@ rps_launch_plan_make(
     } else {
         cluster = launch->ps_count > 0 ? cluster_object(launch, ports) : NULL;
         if (!add_children(plan, launch, cluster, recps)) {
-            code = rps_tool_fail(RPS_TOOL_FAILED, "launch", "no memory");
+            code = plan->code != RPS_TOOL_OK ? plan->code /* said already */
+                                             : rps_tool_fail(RPS_TOOL_FAILED,
+                                                       "launch", "no memory");
         }
     }
     json_decref(cluster);
@@ -266,6 +285,10 @@ rps_launch_plan_finish(struct rps_launch_plan *plan)
         struct rps_launch_child *child = &plan->children[i];
 
         free(child->tf_config);
+        for (char **word = child->argv; word != NULL && *word != NULL; word++) {
+            free(*word);
+        }
+        free(child->argv);
         rps_text_finish(&child->streams[0].line);
         rps_text_finish(&child->streams[1].line);
     }

@@ -88,13 +88,21 @@ running_all(const struct watch *watch)
            running(watch, RPS_ROLE_NONE, true);
 }
 
+/* A signal to end well. mpirun passes SIGUSR2 on to its ranks; its own TERM
+ * ends them at once. */
+static int
+ending_signal(const struct rps_launch_child *child, int signal_number)
+{
+    return child->ranks > 0 ? SIGUSR2 : signal_number;
+}
+
 static void
 stop_child(struct rps_launch_child *child, int signal_number, uint64_t wait_ms)
 {
     if (is_running(child) && !child->told) {
         child->told = true;
         child->kill_ms = rps_clock_ms() + wait_ms;
-        kill(-child->pid, signal_number);
+        kill(child->ranks > 0 ? child->pid : -child->pid, signal_number);
     }
 }
 
@@ -163,7 +171,8 @@ check_members(struct watch *watch, uint64_t now)
     }
     watch->members_told = true;
     for (uint32_t i = watch->plan->ps_count; i < watch->plan->count; i++) {
-        stop_child(&watch->plan->children[i], watch->signal_number,
+        stop_child(&watch->plan->children[i],
+                ending_signal(&watch->plan->children[i], watch->signal_number),
                 passed < drain ? drain - passed : 0);
     }
 }
@@ -404,8 +413,9 @@ take_signal(struct watch *watch, int number)
             "%s: the replicas have %.1f s to save and end; again: killing all",
             strsignal(number), (double)watch->plan->drain_ms / 1000.0);
     if (chief_of(watch) != NULL) {
-        stop_child(
-                chief_of(watch), watch->signal_number, watch->plan->drain_ms);
+        stop_child(chief_of(watch),
+                ending_signal(chief_of(watch), watch->signal_number),
+                watch->plan->drain_ms);
     }
 }
 
@@ -541,15 +551,19 @@ static void
 say_begin(const struct rps_launch_plan *plan)
 {
     uint32_t replicas = 0;
+    uint32_t ranks = 0;
+    uint32_t evaluators = 0;
 
     for (uint32_t i = 0; i < plan->count; i++) {
         replicas += is_replica(&plan->children[i]);
+        ranks += plan->children[i].ranks;
     }
+    evaluators = plan->count - plan->ps_count - replicas;
     rps_launch_say(plan,
-            "%" PRIu32 " servers (%s), %" PRIu32 " replicas (%s)%s",
+            "%" PRIu32 " servers (%s), %" PRIu32 " replicas (%s%s)%s",
             plan->ps_count, plan->ps_count > 0 ? plan->server[0] : "embedded",
-            replicas, plan->command[0],
-            plan->count > plan->ps_count + replicas ? ", an evaluator" : "");
+            ranks > 0 ? ranks : replicas, ranks > 0 ? "mpirun: " : "",
+            plan->command[0], evaluators > 0 ? ", an evaluator" : "");
 }
 
 static void

@@ -104,6 +104,10 @@ start_rest(const struct rps_fetch *fetch, struct rps_turn *turn,
     for (uint32_t t = 0; t < model->table_count; t++) {
         lookups[t] = rest_of_table(fetch, turn, t);
     }
+    if (fetch->tables->settings->in_group) { /* dense variables are here */
+        return start(fetch, lookups, model->table_count, turn->step, ticket_out,
+                error);
+    }
     rps_dense_lookups(&fetch->tables->dense, lookups + model->table_count, 0);
     return start(fetch, lookups, model->table_count + model->variable_count,
             turn->step, ticket_out, error);

@@ -529,7 +529,7 @@ rps_run_init_from(struct rps_run *run)
     rps_status status;
 
     if (run->settings->options->init_from[0] == '\0') {
-        rps_model_start_values(run->model, run->settings->options->seed);
+        rps_model_start_values(run->model, run->settings->dense_seed);
         return rps_dense_assign(&run->tables.dense, run->client, &run->error);
     }
     assert(run->settings->model.kind == RPS_MODEL_DLRM);

@@ -64,8 +64,9 @@ on_stop(int number)
     }
 }
 
+/* mpirun passes SIGUSR2 on to every rank, and kills what gets its SIGTERM. */
 static void
-catch_signals(void)
+catch_signals(const struct rps_settings *settings)
 {
     struct sigaction action = {.sa_flags = SA_RESTART};
 
@@ -73,6 +74,9 @@ catch_signals(void)
     action.sa_handler = on_stop;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    if (settings->in_group) {
+        sigaction(SIGUSR2, &action, NULL);
+    }
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
 }
@@ -81,8 +85,10 @@ static int
 exit_code(const struct rps_run *run, rps_status status)
 {
     switch (status) {
-    case RPS_OK:
-        return rps_stop_signal() != 0 ? 128 + rps_stop_signal() : EX_OK;
+    case RPS_OK: /* mpirun takes what is not 0 for a failure */
+        return rps_stop_signal() != 0 && rps_stop_signal() != SIGUSR2
+                       ? 128 + rps_stop_signal()
+                       : EX_OK;
     case RPS_E_NOT_FOUND: /* later: of a table that was dropped */
         return run->running && !run->data_failed ? EX_SOFTWARE : EX_NOINPUT;
     case RPS_E_IO:
@@ -131,9 +137,14 @@ run_task(const struct rps_settings *settings)
         }
     }
     rps_run_close(&run);
+    if (status == RPS_OK) {
+        status = rps_group_end(run.group, EX_OK, &run.error);
+        run.group = NULL;
+    }
     if (status != RPS_OK) {
         rps_log(RPS_LOG_ERROR, "stopped", "%s (%s)", run.error.text,
                 rps_status_str(status));
+        (void)rps_group_end(run.group, exit_code(&run, status), &run.error);
     }
     return exit_code(&run, status);
 }
@@ -168,7 +179,7 @@ start(const struct rps_options *options)
                "chief's alone\n");
     } else {
         openblas_set_num_threads((int)options->blas_threads);
-        catch_signals();
+        catch_signals(&settings);
         code = run_task(&settings);
     }
     rps_settings_finish(&settings);

@@ -8,6 +8,7 @@
 #define RPS_WORKER_RUN_H
 
 #include "client/worker/batch.h"
+#include "client/worker/group.h"
 #include "client/worker/layout.h"
 #include "client/worker/report.h"
 #include "client/worker/tables.h"
@@ -28,6 +29,7 @@ struct rps_run {
     rps_terms terms; /* the chief's, once joined */
     bool can_save;   /* the servers have a checkpoint_dir */
     struct rps_tables tables;
+    struct rps_group *group;   /* --dense allreduce; NULL: no such thing */
     struct rps_report *report; /* the chief's; others: quiet */
     bool data_failed;          /* the failure in hand is the data's */
     bool running;              /* tables are open and in use */

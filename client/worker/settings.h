@@ -41,7 +41,9 @@ struct rps_settings {
     struct rps_schedule dense_schedule;
     struct rps_loss_scale loss_scale; /* as it begins */
     rps_terms terms;                  /* that the chief begins the job with */
-    uint32_t replicas;                /* 1 when embedded */
+    bool in_group;       /* --dense allreduce, and this task trains */
+    uint64_t dense_seed; /* of the dense start values */
+    uint32_t replicas;   /* 1 when embedded */
     uint32_t rank;
     bool is_chief;
     bool restore;          /* --restore, --evaluate or --predict */
@@ -60,6 +62,10 @@ void rps_settings_finish(struct rps_settings *settings);
 
 /** The model's part of it; rps_settings_read() calls it. */
 rps_status rps_settings_read_model(
+        struct rps_settings *settings, struct rps_error *error);
+
+/** Where dense variables live, once the mode and the task are read. */
+rps_status rps_settings_read_dense(
         struct rps_settings *settings, struct rps_error *error);
 
 /** Schedules and loss scale, once the model's part is read. */

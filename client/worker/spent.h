@@ -17,6 +17,7 @@
     X(LOOKUP_WAIT, "lookup_wait", "lookup wait") /* for the servers */ \
     X(ROWS, "rows", "rows")                      /* late rows, bags */ \
     X(COMPUTE, "compute", "compute") \
+    X(ALLREDUCE, "allreduce", "allreduce")       /* dense, with its step */ \
     X(PUSH, "push", "push")                      /* making requests */ \
     X(PUSH_WAIT, "push_wait", "push wait") \
     X(STEP_END, "step_end_wait", "step end wait") \

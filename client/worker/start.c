@@ -65,6 +65,13 @@ take_terms(struct rps_run *run, const rps_terms *terms)
         }
     }
     run->terms = *terms;
+    if (own->in_group && terms->mode != RPS_MODE_SYNC) {
+        return rps_fail(&run->error, RPS_E_INVAL,
+                "the chief's --mode %s holds, which does not go with this "
+                "replica's --dense allreduce: give all of them the same "
+                "options",
+                rps_terms_mode(terms).text);
+    }
     if (terms->mode != own->terms.mode ||
             terms->staleness != own->terms.staleness ||
             terms->combine != own->terms.combine) {
@@ -124,6 +131,21 @@ plan_steps(struct rps_loop *loop)
     }
 }
 
+/* Dense variables from rank 0 to all. */
+static rps_status
+begin_group(struct rps_loop *loop)
+{
+    struct rps_run *run = loop->run;
+    char words[128];
+    rps_status status = rps_group_begin(run->group, &run->tables,
+            loop->step > 0, run->terms.combine, &run->error);
+
+    if (status == RPS_OK && run->settings->is_chief) {
+        rps_run_say(run, "%s", rps_group_describe(run->group, words));
+    }
+    return status;
+}
+
 rps_status
 rps_loop_join(struct rps_loop *loop)
 {
@@ -147,6 +169,9 @@ rps_loop_join(struct rps_loop *loop)
     free(start.data_position);
     if (status == RPS_OK && !run->settings->is_chief) {
         status = rps_tables_open(&run->tables, &run->error);
+    }
+    if (status == RPS_OK && run->group != NULL) {
+        status = begin_group(loop);
     }
     plan_steps(loop);
     return status;

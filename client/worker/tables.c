@@ -332,6 +332,9 @@ fill_pushes(struct rps_tables *tables, struct rps_bags *bags,
                 .learning_rate = (float)rates->sparse[t],
         };
     }
+    if (tables->settings->in_group) {
+        return model->table_count;
+    }
     rps_dense_pushes(
             &tables->dense, pushes + model->table_count, (float)rates->dense);
     return model->table_count + model->variable_count;

@@ -205,7 +205,12 @@ compute(struct rps_loop *loop, const struct rps_rates *rates, double *loss_out)
     }
     rps_spent_on(&loop->spent, RPS_SPENT_COMPUTE);
     finite = run_model(loop, &input, loss_out);
-    return push(loop, turn, finite ? rates : NULL);
+    if (loop->run->group != NULL) {
+        rps_spent_on(&loop->spent, RPS_SPENT_ALLREDUCE);
+        status = rps_group_step(loop->run->group, turn->step, rates->dense,
+                !finite, &loop->run->error);
+    }
+    return status == RPS_OK ? push(loop, turn, finite ? rates : NULL) : status;
 }
 
 /* What this replica asks for at the end of the step in hand. */
@@ -219,7 +224,8 @@ wishes_of(struct rps_loop *loop, uint64_t step)
     uint32_t wishes = 0;
 
     if (rps_stop_signal() != 0) {
-        if (!settings->is_chief || alone) {
+        /* a group's ranks end at one step, whoever was told */
+        if ((!settings->is_chief && run->group == NULL) || alone) {
             loop->last_step = step;
         } else if (step < loop->last_step) {
             wishes |= RPS_WISH_STOP;
@@ -246,6 +252,13 @@ save(struct rps_loop *loop, uint64_t step)
                 &run->error, RPS_E_NOMEM, "no memory for the data position");
     }
     status = rps_apply(run->client);
+    if (status == RPS_OK && run->group != NULL) {
+        status = rps_group_publish(run->group, &run->tables, &run->error);
+        if (status != RPS_OK) {
+            free(text);
+            return status;
+        }
+    }
     if (status == RPS_OK) {
         status = rps_save(run->client, step, text,
                 (uint32_t)run->settings->options->keep);
@@ -476,7 +489,9 @@ train(struct rps_loop *loop)
     }
     rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
     say_uncounted(loop);
-    return status;
+    return status == RPS_OK && loop->run->group != NULL
+                   ? rps_group_compare(loop->run->group, &loop->run->error)
+                   : status;
 }
 
 /* Chief, alone by now: apply, save, evaluate, say how it went, end. */
@@ -502,6 +517,9 @@ finish(struct rps_loop *loop)
     }
     if (!run->can_save) {
         rps_run_say(run, "nothing is saved: there is no checkpoint_dir");
+        status = run->group != NULL ? rps_group_publish(run->group,
+                                              &run->tables, &run->error)
+                                    : RPS_OK;
     } else if (loop->saved != loop->step) {
         status = save(loop, loop->step);
     }
@@ -525,8 +543,14 @@ static rps_status
 run_loop(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
-    rps_status status = rps_run_open_client(run);
+    rps_status status = RPS_OK;
 
+    if (run->settings->in_group) { /* before a job begins without it */
+        status = rps_group_open(&run->group, run->settings, &run->error);
+    }
+    if (status == RPS_OK) {
+        status = rps_run_open_client(run);
+    }
     if (status == RPS_OK && run->settings->is_chief) {
         status = rps_loop_begin(run);
     }

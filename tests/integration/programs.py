@@ -50,6 +50,12 @@ def has_openssl():
     return "without OpenSSL" not in run.stderr
 
 
+def has_mpi():
+    """Was this built with librecps-collective, and can it be run?"""
+    library = BUILD / "client/collective/librecps-collective.so"
+    return library.exists() and shutil.which("mpirun") is not None
+
+
 def unix_folder():
     """Where the sockets of this run's servers lie: killed ones leave theirs."""
     if not hasattr(unix_folder, "made"):

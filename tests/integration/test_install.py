@@ -64,7 +64,8 @@ def test_every_program_and_header_is_installed(installed):
     headers = only(installed, "client.h").parent
     assert headers.name == "recps"
     assert sorted(os.listdir(headers)) == sorted(
-        os.listdir(programs.ROOT / "include/recps"))
+        name for name in os.listdir(programs.ROOT / "include/recps")
+        if name != "collective.h" or programs.has_mpi())
 
 
 def test_the_examples_are_installed_as_they_are(installed):
@@ -111,6 +112,24 @@ def test_the_example_runs_against_the_installed_library(installed, example):
     # (0.001) from start values within 0.05
     values = re.fullmatch(r"key 42: (\S+), key 7: (\S+)\n", said).groups()
     assert all(0 < abs(float(value)) < 0.051 for value in values)
+
+
+@pytest.mark.skipif(not programs.has_mpi(), reason="built without MPI")
+def test_the_group_of_the_migration_page_runs_against_the_installed_library(
+        installed, tmp_path):
+    page = (programs.ROOT / "docs/MIGRATION.md").read_text("utf8")
+    (tmp_path / "example.c").write_text(
+        re.search(r"```c\n(.*?)```", page, re.S).group(1), "utf8")
+    env = programs.environment(
+        PKG_CONFIG_LIBDIR=str(only(installed, "recps-collective.pc").parent),
+        PKG_CONFIG_SYSROOT_DIR=str(installed))
+    flags = run("pkg-config", "--cflags", "--libs", "recps-collective", env=env)
+    run(os.environ.get("CC", "cc"), "-Wall", "-Werror", "-o", "example",
+        "example.c", *flags.split(), cwd=tmp_path)
+    said = run("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2",
+               tmp_path / "example", env=library_path(installed))
+    assert sorted(said.splitlines()) == [
+        f"rank {rank} of 2: weight 0.500, bias 0.750" for rank in (0, 1)]
 
 
 def test_the_installed_launcher_finds_the_installed_server(

@@ -470,7 +470,8 @@ def test_help_lists_what_launch_takes_and_nothing_else():
     assert run.returncode == 0
     flags = set(re.findall(r"^  (--[a-z-]+)", run.stdout, re.M))
     assert flags == {
-        "--ps", "--workers", "--chief", "--evaluator", "--help", "--version",
+        "--ps", "--workers", "--chief", "--evaluator", "--mpi", "--help",
+        "--version",
         "--checkpoint-dir", "--job-id", "--job-seed", "--connect-timeout",
         "--step-timeout", "--step-bytes-max", "--token-file", "--tls-cert",
         "--tls-key", "--tls-ca", "--tls-clients", "--log-level", "--log-format",

@@ -15,8 +15,8 @@ pytestmark = trainer.needs_programs
 # Few keys, so that most rows of a batch are changed by the steps before it.
 SPARSE = "synthetic:rows=3000,keys=4000,zipf=1.01,seed=3"
 DENSE = "synthetic:rows=3000,keys=60,seed=3"
-STAGES = ["read", "lookup", "lookup_wait", "rows", "compute", "push",
-          "push_wait", "step_end_wait", "save", "other"]
+STAGES = ["read", "lookup", "lookup_wait", "rows", "compute", "allreduce",
+          "push", "push_wait", "step_end_wait", "save", "other"]
 
 
 def lines_of(log):

@@ -1,15 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The shared library shows exactly the functions that include/recps declares
-# with RPS_API, and needs neither libevent nor jemalloc.
+# A shared library shows exactly the functions that include/recps declares
+# with RPS_API (librecps-collective those of collective.h, librecps the others),
+# and needs neither libevent nor jemalloc.
 set -eu
 library=$1
 source=$2
+case $library in
+*librecps-collective*) headers=$source/include/recps/collective.h ;;
+*) headers=$(find "$source/include/recps" -name '*.h' ! -name collective.h) ;;
+esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 nm -D --defined-only "$library" | awk '{print $NF}' |
     grep -vE '^(_init|_fini|__asan|__ubsan|__odr|__tsan)' | sort >"$work/has"
-cat "$source"/include/recps/*.h | tr '\n' ' ' |
+# shellcheck disable=SC2086 # a list of paths
+cat $headers | tr '\n' ' ' |
     grep -oE 'RPS_API [^;(]*\(' | sed -E 's/.*[ *](rps_[a-z0-9_]+)\(/\1/' |
     grep '^rps_' | sort -u >"$work/wants"
 if ! diff "$work/wants" "$work/has"; then

@@ -28,11 +28,16 @@ BEGIN {
     rule("server/daemon", "include base conf proto server")
     rule("client", "include base conf proto")
     rule("client/channel_local.c", "include base conf proto client server")
+    rule("client/collective", "include")
     rule("client/worker", "include base conf")
+    group = "include base conf client/worker embedding"
+    rule("client/worker/group.c", group)
+    rule("client/worker/group_servers.c", group)
+    rule("client/worker/group_step.c", group)
     rule("client/cli", "include base conf client embedding/checkpoint")
     any = "include base conf proto embedding embedding/kernels "
     any = any "embedding/checkpoint server server/daemon client client/worker "
-    any = any "client/cli"
+    any = any "client/cli client/collective"
     rule("bench", any)
     rule("tests", any " bench")
 }

@@ -7,6 +7,8 @@
 #include "tests/unit/client/servers.h"
 #include "tests/unit/suite.h"
 
+#include <recps/rows.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -356,6 +358,122 @@ START_TEST(a_scan_sees_every_key_once_with_its_meta)
 }
 END_TEST
 
+#define DIM   3u
+#define SLOTS (2 * DIM) /* of adam */
+
+/* Any table of that shape that is there, whole. */
+static rps_embedding_table *
+adam_table(enum rps_value value)
+{
+    rps_table_spec spec;
+    rps_embedding_table *table = NULL;
+
+    rps_table_spec_init(&spec, "adam", DIM, RPS_OPTIMIZER_ADAM);
+    spec.value_dtype = value;
+    must(rps_get_embedding_table(client, &spec, &table));
+    return table;
+}
+
+static size_t
+place_of(uint64_t key)
+{
+    for (size_t i = 0; i < N; i++) {
+        if (keys[i] == key) {
+            return i;
+        }
+    }
+    return N;
+}
+
+START_TEST(rows_that_are_read_are_those_that_were_assigned)
+{
+    static float rows[N * DIM], slots[N * SLOTS];
+    static float read_rows[N * DIM], read_slots[N * SLOTS];
+    static uint32_t meta[N], read_meta[N];
+    static uint64_t read_keys[N];
+    const rps_rows room = {.keys = read_keys,
+            .rows = read_rows,
+            .slots = read_slots,
+            .meta = read_meta};
+    rps_embedding_table *table;
+    rps_scan scan = {0};
+    size_t total = 0;
+
+    if (!begin(_i)) {
+        return;
+    }
+    table = adam_table(RPS_VALUE_F32);
+    for (size_t i = 0; i < N; i++) {
+        meta[i] = (uint32_t)i | 9u << 24;
+        for (size_t j = 0; j < SLOTS; j++) {
+            rows[i * DIM + j % DIM] = 0.37f * (float)(i + j);
+            slots[i * SLOTS + j] = 1e-3f * (float)(i * j);
+        }
+    }
+    must(rps_assign_rows(client, &(rps_assign){.table = table,
+                                         .keys = keys,
+                                         .key_count = N,
+                                         .rows = rows,
+                                         .slots = slots,
+                                         .meta = meta}));
+    while (scan.done == 0) {
+        size_t n = 0;
+
+        must(rps_read_rows(client, table, &scan, 33, &room, &n));
+        ck_assert_uint_le(n, 33);
+        for (size_t k = 0; k < n; k++) {
+            const size_t i = place_of(read_keys[k]);
+
+            ck_assert_uint_lt(i, N);
+            ck_assert_uint_eq(read_meta[k], meta[i]);
+            ck_assert_mem_eq(
+                    read_rows + k * DIM, rows + i * DIM, DIM * sizeof(*rows));
+            ck_assert_mem_eq(read_slots + k * SLOTS, slots + i * SLOTS,
+                    SLOTS * sizeof(*slots));
+            keys[i] = 12345; /* none is met twice */
+        }
+        total += n;
+    }
+    ck_assert_uint_eq(total, N);
+    end();
+}
+END_TEST
+
+START_TEST(rows_are_read_without_slots_and_as_floats)
+{
+    static float read_rows[N * DIM];
+    static uint32_t read_meta[N];
+    static uint64_t read_keys[N];
+    const float row[DIM] = {0.5f, -2.0f, 1.0f / 3.0f};
+    rps_rows room = {.keys = read_keys, .rows = read_rows, .meta = read_meta};
+    rps_embedding_table *table;
+    rps_scan scan = {0};
+    size_t n = 0;
+
+    if (!begin(_i)) {
+        return;
+    }
+    table = adam_table(RPS_VALUE_BF16);
+    must(rps_assign_rows(client, &(rps_assign){.table = table,
+                                         .keys = keys,
+                                         .key_count = 1,
+                                         .rows = row}));
+    must(rps_read_rows(client, table, &scan, N, &room, &n));
+    ck_assert_uint_eq(n, 1);
+    ck_assert_uint_eq(read_keys[0], keys[0]);
+    ck_assert_float_eq(read_rows[0], 0.5f);
+    ck_assert_float_eq(read_rows[1], -2.0f);
+    ck_assert_float_eq_tol(read_rows[2], 1.0f / 3.0f, 2e-3f);
+    scan = (rps_scan){0};
+    room.meta = NULL;
+    must_fail(rps_read_rows(client, table, &scan, N, &room, &n), RPS_E_INVAL,
+            "one is NULL");
+    must_fail(rps_read_rows(client, NULL, &scan, N, &room, &n), RPS_E_INVAL,
+            "one is NULL");
+    end();
+}
+END_TEST
+
 START_TEST(hot_keys_of_all_servers_are_one_list)
 {
     rps_embedding_table *table;
@@ -440,6 +558,10 @@ main(void)
             tcase, a_server_that_is_lost_meanwhile_is_named, 0, LOOPS);
     tcase_add_loop_test(
             tcase, a_scan_sees_every_key_once_with_its_meta, 0, LOOPS);
+    tcase_add_loop_test(
+            tcase, rows_that_are_read_are_those_that_were_assigned, 0, LOOPS);
+    tcase_add_loop_test(
+            tcase, rows_are_read_without_slots_and_as_floats, 0, LOOPS);
     tcase_add_loop_test(tcase, hot_keys_of_all_servers_are_one_list, 0, LOOPS);
     tcase_add_loop_test(tcase,
             admission_counts_how_often_a_key_stands_in_a_batch, 0, LOOPS);

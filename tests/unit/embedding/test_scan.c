@@ -47,6 +47,30 @@ START_TEST(a_scan_sees_every_key_once)
 }
 END_TEST
 
+START_TEST(keys_that_have_no_row_are_left_out_of_what_is_read)
+{
+    uint64_t keys[] = {5, 99999, 7, 88888, 6};
+    float rows[5], slots[5];
+    uint32_t meta[5];
+    struct rps_table *table = table_new(1, RPS_OPTIMIZER_ADAGRAD);
+
+    push_range(table, 3, 5, 3);
+    ck_assert_uint_eq(rps_table_read(table, 5, keys, rows, slots, meta), 3);
+    ck_assert_uint_eq(keys[0], 5);
+    ck_assert_uint_eq(keys[1], 7);
+    ck_assert_uint_eq(keys[2], 6);
+    for (size_t i = 0; i < 3; i++) {
+        float row = NAN;
+
+        read_row(table, keys[i], &row);
+        ck_assert_float_eq(rows[i], row);
+        ck_assert_float_gt(slots[i], 0.1f); /* its accumulator */
+        ck_assert_uint_eq(RPS_META_LAST(meta[i]), 3);
+    }
+    rps_table_destroy(table);
+}
+END_TEST
+
 START_TEST(an_empty_table_ends_at_once)
 {
     struct rps_table *table = table_new(1, RPS_OPTIMIZER_SGD);
@@ -141,6 +165,7 @@ main(void)
 
     tcase_set_timeout(tc, 240);
     tcase_add_test(tc, a_scan_sees_every_key_once);
+    tcase_add_test(tc, keys_that_have_no_row_are_left_out_of_what_is_read);
     tcase_add_test(tc, an_empty_table_ends_at_once);
     tcase_add_test(tc, special_keys_are_scanned_with_their_meta);
     tcase_add_test(tc, a_key_that_stays_is_seen_once_while_others_come_and_go);
