@@ -202,7 +202,7 @@ class Sides:
         env["RECPS_ADMIN"] = "off"
         out = output_of(command, env)
         self.check(batch, losses_of(log))
-        stages = re.search(r"pipeline .*", out)
+        stages = re.search(r"pipeline depth .*", out)
         self.stages = stages.group(0) if stages else None
         done = json.loads(log.read_text().splitlines()[-1])
         return done["samples_per_second"]

@@ -109,17 +109,15 @@ static inline struct rps_index_parts
 rps_segment_parts(const struct rps_segment *segment)
 {
     const uint32_t depth = segment->depth;
+    struct rps_index_parts parts = {.count = 1};
 
-    return depth >= RPS_INDEX_PARTS_LOG2
-                   ? (struct rps_index_parts){.first =
-                                                      segment->first >>
-                                                      (depth -
-                                                              RPS_INDEX_PARTS_LOG2),
-                             .count = 1}
-                   : (struct rps_index_parts){
-                             .first = segment->first
-                                      << (RPS_INDEX_PARTS_LOG2 - depth),
-                             .count = 1u << (RPS_INDEX_PARTS_LOG2 - depth)};
+    if (depth < RPS_INDEX_PARTS_LOG2) {
+        parts.count = 1u << (RPS_INDEX_PARTS_LOG2 - depth);
+        parts.first = segment->first * parts.count;
+    } else {
+        parts.first = segment->first >> (depth - RPS_INDEX_PARTS_LOG2);
+    }
+    return parts;
 }
 
 /** Which of so many lines the search for a key begins with. */

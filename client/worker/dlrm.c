@@ -32,7 +32,7 @@ struct dlrm {
     struct rps_dots dots;        /* the best set */
     struct rps_dots_shape shape; /* n vectors a sample: b and its bags */
     uint32_t top_in;             /* width + n (n - 1) / 2 */
-    float *top_input;            /* [tile][top_in], LANES more: dots.h */
+    float *top_input;            /* [tile][top_in] */
     float *top_gradient;         /* [tile][top_in] */
     float *vectors;              /* [n][stride]: T of one row */
     float *columns;              /* [stride][room]: the same, transposed */
@@ -296,7 +296,7 @@ allocate(struct dlrm *dlrm, struct rps_error *error)
     const size_t cells = (size_t)RPS_MODEL_TILE * dlrm->top_in;
     const size_t vectors = (size_t)shape->n * shape->stride;
 
-    dlrm->top_input = calloc(cells + RPS_DOTS_LANES, sizeof(float));
+    dlrm->top_input = calloc(cells, sizeof(float));
     dlrm->top_gradient = calloc(cells, sizeof(float));
     dlrm->vectors = calloc(vectors, sizeof(float));
     dlrm->columns = calloc((size_t)shape->stride * shape->room, sizeof(float));

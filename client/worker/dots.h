@@ -7,8 +7,7 @@
  *
  * Shapes:  v, g [n][stride], stride a multiple of RPS_DOTS_LANES, columns
  *          [stride][room], room a multiple of it, n at least; z, dz
- *          [n (n - 1) / 2], and forward writes up to RPS_DOTS_LANES floats
- *          behind z.
+ *          [n (n - 1) / 2].
  * Bits:    each sum adds in the order of k, or of j, from 0 on, products
  *          rounded first: one result for every set.
  */

@@ -164,11 +164,14 @@ def test_start_values_are_those_of_rank_0_whatever_seed_others_have(
     assert digest_of(tmp_path) == digest_of(straight)
 
 
-def test_a_restored_group_goes_on_with_values_and_slots(straight, tmp_path):
-    run(tmp_path, *GROUP, "--steps", 7)
-    done = run(tmp_path, *GROUP, "--restore", ps=3)
-    assert "restore" in done.stdout + done.stderr
-    assert min(losses_of(tmp_path)) == 8
+def test_groups_and_servers_go_on_from_each_others_checkpoints(
+        straight, tmp_path):
+    run(tmp_path, *GROUP, "--steps", 6)
+    run(tmp_path, "--restore", "--steps", 11, start=None)
+    run(tmp_path, *GROUP, "--restore", ps=3)
+    losses = losses_of(tmp_path)
+    assert losses == {step: loss for step, loss in losses_of(straight).items()
+                      if step > 11}
     assert digest_of(tmp_path) == digest_of(straight)
 
 

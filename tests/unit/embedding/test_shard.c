@@ -95,7 +95,7 @@ START_TEST(a_large_push_is_promised_its_rows)
     struct shard_fixture f;
 
     start(&f);
-    fill(&f, 3000000);
+    fill(&f, 600000);
     ck_assert_uint_eq(f.shard.index.shallow, 0);
     ck_assert(rps_shard_promise_locked(&f.shard, LARGE, hashes));
     check_invariant(&f);
@@ -126,7 +126,7 @@ START_TEST(what_is_promised_to_a_part_leaves_the_others_alone)
     uint64_t same[3000]; /* hashes of one part */
 
     start(&f);
-    fill(&f, 2000000);
+    fill(&f, 400000);
     for (uint64_t i = 0; i < 3000; i++) {
         same[i] = (uint64_t)5 << 58 | rps_key_hash(i, 0) >> 6;
     }
