@@ -43,8 +43,7 @@ round_trips(const rps_client *client)
     return traffic.round_trips;
 }
 
-/* As recps-train does it: what is asked ahead is waited for in a later step,
- * covered by the waits of this one. */
+/* What was asked ahead is waited for in a later step than it was on its way. */
 START_TEST(a_step_is_three_round_trips_beside_what_was_asked_ahead)
 {
     const uint64_t keys[STEPS_KEYS] = {7};
