@@ -208,8 +208,8 @@ START_TEST(wrong_values_name_the_option_the_value_and_what_is_allowed)
             "(allowed: 0.1..86400 s)");
     refuses(RPS_SCOPE_TRAIN, "--step-bytes-max=4x", 64, "is no size");
     refuses(RPS_SCOPE_TRAIN, "--step-bytes-max=2TiB", 64, "4KiB..1TiB");
-    refuses(RPS_SCOPE_TRAIN, "--mode=syn", 64, "(allowed: sync|async)");
-    refuses(RPS_SCOPE_TRAIN, "--mode=", 64, "(allowed: sync|async)");
+    refuses(RPS_SCOPE_TRAIN, "--combine=su", 64, "(allowed: sum|mean)");
+    refuses(RPS_SCOPE_TRAIN, "--combine=", 64, "(allowed: sum|mean)");
     refuses(RPS_SCOPE_TRAIN, "--evaluate=maybe", 64, "true or false");
     refuses(RPS_SCOPE_TRAIN, "--restore=newest", 64, "is no whole number");
     refuses(RPS_SCOPE_TRAIN, "--job-id=", 64, "1..128 bytes of text");
@@ -273,7 +273,7 @@ START_TEST(json_values_have_their_types)
     json_gives("\"seed\":1.5", 78, "TF_CONFIG: recps.seed: the value has the");
     json_gives("\"seed\":-1", 78, "recps.seed: \"-1\" is no whole number");
     json_gives("\"seed\":true", 78, "recps.seed: ");
-    json_gives("\"mode\":5", 78, "wrong type (allowed: sync|async)");
+    json_gives("\"combine\":5", 78, "wrong type (allowed: sum|mean)");
     json_gives("\"data\":null", 78, "recps.data: ");
     json_gives("\"evaluate\":1", 78, "true or false");
     json_gives("\"emb_dim\":9000", 78, "(allowed: 1..8192 floats)");
