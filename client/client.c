@@ -22,6 +22,9 @@
 void
 rps_client_options_init(rps_client_options *options)
 {
+    if (options == NULL) {
+        return;
+    }
     *options = (rps_client_options){
             .struct_bytes = sizeof(*options),
             .job_id = JOB_ID_DEFAULT,

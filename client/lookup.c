@@ -392,7 +392,8 @@ build(rps_client *client, const rps_call *call, struct work *work,
 }
 
 static rps_status
-check_call(const rps_client *client, const rps_call *call, size_t count)
+check_call(const rps_client *client, const rps_call *call,
+        const rps_lookup *lookups, size_t count)
 {
     rps_status status = rps_client_enter(client);
 
@@ -400,6 +401,10 @@ check_call(const rps_client *client, const rps_call *call, size_t count)
             (call->flags & ~RPS_READ_ONLY) != 0) {
         status = rps_client_fail(RPS_E_INVAL,
                 "call.flags: 0x%x; a lookup knows RPS_READ_ONLY", call->flags);
+    }
+    if (status == RPS_OK && lookups == NULL && count > 0) {
+        status = rps_client_fail(
+                RPS_E_INVAL, "lookups is NULL, but count is %zu", count);
     }
     if (status == RPS_OK && count > UINT16_MAX) {
         status = rps_client_fail(
@@ -415,7 +420,7 @@ rps_lookup_start(rps_client *client, const rps_call *call,
     struct rps_ticket_state *ticket = NULL;
     struct rps_outbox outbox;
     struct work *work = NULL;
-    rps_status status = check_call(client, call, count);
+    rps_status status = check_call(client, call, lookups, count);
 
     if (ticket_out == NULL) {
         return rps_client_fail(RPS_E_INVAL, "ticket_out is NULL");

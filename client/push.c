@@ -252,13 +252,18 @@ build(rps_client *client, const rps_call *call, struct work *work,
 }
 
 static rps_status
-check_call(const rps_client *client, const rps_call *call, size_t count)
+check_call(const rps_client *client, const rps_call *call,
+        const rps_push *pushes, size_t count)
 {
     rps_status status = rps_client_enter(client);
 
     if (status == RPS_OK && call != NULL && call->flags != 0) {
         status = rps_client_fail(RPS_E_INVAL,
                 "call.flags: 0x%x; a push knows none", call->flags);
+    }
+    if (status == RPS_OK && pushes == NULL && count > 0) {
+        status = rps_client_fail(
+                RPS_E_INVAL, "pushes is NULL, but count is %zu", count);
     }
     if (status == RPS_OK && count > UINT16_MAX) {
         status = rps_client_fail(
@@ -274,7 +279,7 @@ rps_push_start(rps_client *client, const rps_call *call, const rps_push *pushes,
     struct rps_ticket_state *ticket = NULL;
     struct rps_outbox outbox;
     struct work work = {0};
-    rps_status status = check_call(client, call, count);
+    rps_status status = check_call(client, call, pushes, count);
 
     if (ticket_out == NULL) {
         return rps_client_fail(RPS_E_INVAL, "ticket_out is NULL");

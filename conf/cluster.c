@@ -13,6 +13,9 @@
 void
 rps_cluster_options_init(rps_cluster_options *options)
 {
+    if (options == NULL) {
+        return;
+    }
     memset(options, 0, sizeof(*options));
     options->struct_bytes = sizeof(*options);
     options->tf_config_file = getenv("TF_CONFIG_FILE");
@@ -406,9 +409,15 @@ rps_cluster_resolve(rps_cluster *cluster, const rps_cluster_options *options,
     struct rps_resolver resolver = {.options = options, .error = error};
     rps_status status = RPS_OK;
 
-    memset(cluster, 0, sizeof(*cluster));
     if (error != NULL) {
         memset(error, 0, sizeof(*error));
+    }
+    if (cluster != NULL) {
+        memset(cluster, 0, sizeof(*cluster));
+    }
+    if (cluster == NULL || options == NULL) {
+        return rps_cluster_refuse(error, "E_OPTION", "%s is NULL",
+                cluster == NULL ? "cluster" : "options");
     }
     status = rps_cluster_load(options, &resolver.root, error);
     if (status == RPS_OK) {

@@ -69,6 +69,9 @@ rps_collective_error(const rps_collective *collective)
 void
 rps_collective_options_init(rps_collective_options *options)
 {
+    if (options == NULL) {
+        return;
+    }
     memset(options, 0, sizeof(*options));
     options->struct_bytes = sizeof(*options);
     options->bucket_bytes = (uint64_t)16 << 20;

@@ -80,7 +80,8 @@ typedef struct rps_cluster_error {
 } rps_cluster_error;
 
 /**
- * Start from the environment: TF_CONFIG_FILE and TF_CONFIG as they are.
+ * Start from the environment: TF_CONFIG_FILE and TF_CONFIG as they are. NULL
+ * is allowed: nothing is done.
  *
  * Owns:    borrows the environment's strings.
  * Threads: any that may call getenv.
@@ -92,9 +93,11 @@ RPS_API void rps_cluster_options_init(rps_cluster_options *options);
  *
  * Owns:    copies what it keeps of *options; what *cluster and *error held
  *          before is not released. On an error *cluster is zeroed, and on
- *          RPS_E_INVAL *error holds the code and the message; finish it.
+ *          RPS_E_INVAL *error holds the code and the message; finish it. It
+ *          may be NULL.
  * Threads: any.
- * Errors:  RPS_E_INVAL (refused, exit 78), RPS_E_NOMEM.
+ * Errors:  RPS_E_INVAL (refused, exit 78; cluster or options is NULL),
+ *          RPS_E_NOMEM.
  */
 RPS_API RPS_NODISCARD rps_status rps_cluster_resolve(rps_cluster *cluster,
         const rps_cluster_options *options, rps_cluster_error *error);

@@ -170,7 +170,8 @@ typedef struct rps_table_spec {
  * 1e-8 (rmsprop 1e-10), AdamW weight_decay 0.004, momentum 0.9 (rmsprop 0),
  * rho 0.9, learning_rate_power -0.5, device_vocabulary_size 1. A name that is
  * too long is cut to a name that rps_table_spec_check() refuses; NULL is the
- * empty name, which it refuses, too.
+ * empty name, which it refuses, too. A spec that is NULL is allowed: nothing is
+ * done.
  *
  * Owns:    copies name.
  * Threads: any.

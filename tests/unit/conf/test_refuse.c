@@ -302,6 +302,23 @@ START_TEST(a_refusal_needs_no_error_to_fill)
 }
 END_TEST
 
+START_TEST(null_arguments_are_refused)
+{
+    const rps_cluster_options options = options_of("[]");
+    rps_cluster_error error = {{0}, NULL};
+    rps_cluster cluster;
+
+    rps_cluster_options_init(NULL);
+    ck_assert_int_eq(rps_cluster_resolve(NULL, NULL, NULL), RPS_E_INVAL);
+    ck_assert_int_eq(rps_cluster_resolve(NULL, &options, NULL), RPS_E_INVAL);
+    ck_assert_int_eq(rps_cluster_resolve(&cluster, NULL, &error), RPS_E_INVAL);
+    ck_assert_str_eq(error.code, "E_OPTION");
+    ck_assert_str_eq(error.message, "TF_CONFIG: options is NULL");
+    ck_assert_ptr_null(cluster.ps);
+    rps_cluster_error_finish(&error);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -315,6 +332,7 @@ main(void)
     tcase_add_test(tcase, a_text_above_16_mib_is_refused);
     tcase_add_test(tcase, foreign_text_is_cut_and_stays_on_one_line);
     tcase_add_test(tcase, a_refusal_needs_no_error_to_fill);
+    tcase_add_test(tcase, null_arguments_are_refused);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
