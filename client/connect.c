@@ -89,7 +89,7 @@ report(const rps_client *client, const struct rps_dial *dials, uint32_t count,
 }
 
 static rps_status
-give_up(const rps_client *client, const struct rps_dial *dials, uint32_t count)
+give_up(const struct rps_dial *dials, uint32_t count, uint64_t passed_ms)
 {
     struct rps_text missing = {0};
     rps_status status;
@@ -98,7 +98,7 @@ give_up(const rps_client *client, const struct rps_dial *dials, uint32_t count)
     status = rps_client_fail(RPS_E_UNREACHABLE,
             "not reached in %.1f s: %s (is recpsd running there? see "
             "connect_timeout)",
-            client->connect_timeout_ms / 1000.0,
+            (double)passed_ms / 1000.0,
             missing.bytes != NULL ? missing.bytes : "");
     rps_text_finish(&missing);
     return status;
@@ -130,7 +130,7 @@ dial_loop(rps_client *client, struct rps_dial *dials, uint32_t count)
         const struct rps_dial *fatal;
 
         if (passed >= client->connect_timeout_ms) {
-            return give_up(client, dials, count);
+            return give_up(dials, count, passed);
         }
         if (passed - reported >= REPORT_EVERY_MS) {
             reported = passed;

@@ -48,15 +48,17 @@ rps_dial_clear(struct rps_dial *dial)
     rps_hello_finish(&dial->hello);
 }
 
-/* An attempt may take `most`, but not long beyond what it is for. */
-static uint64_t
-attempt_ends(const struct rps_dial *dial, uint64_t now, uint64_t most)
+/* A part of an attempt begins. It may take `most`, but not long beyond what
+ * the attempt is for. */
+static void
+begin_part(struct rps_dial *dial, uint64_t now, uint64_t most)
 {
     uint64_t end = now + most;
     uint64_t last =
             now + LAST_MS > dial->until_ms ? now + LAST_MS : dial->until_ms;
 
-    return end < last ? end : last;
+    dial->began_ms = now;
+    dial->at_ms = end < last ? end : last;
 }
 
 /* Try again after half to whole of the back-off, which then doubles. */
@@ -166,7 +168,7 @@ greet(struct rps_dial *dial, uint64_t now)
     }
     (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE,
             "connected, no answer to HELLO yet (is a recpsd there?)");
-    dial->at_ms = attempt_ends(dial, now, HELLO_MS_MAX);
+    begin_part(dial, now, HELLO_MS_MAX);
     dial->state = RPS_DIAL_HELLO;
 }
 
@@ -247,7 +249,7 @@ connect_next(struct rps_dial *dial, uint64_t now)
             return;
         }
         if (errno == EINPROGRESS) {
-            dial->at_ms = attempt_ends(dial, now, CONNECT_MS_MAX);
+            begin_part(dial, now, CONNECT_MS_MAX);
             dial->state = RPS_DIAL_CONNECT;
             return;
         }
@@ -338,7 +340,7 @@ settle_transport(struct rps_dial *dial, uint64_t now)
     }
     (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE,
             "greeted, no answer to SHM_ATTACH yet");
-    dial->at_ms = attempt_ends(dial, now, HELLO_MS_MAX);
+    begin_part(dial, now, HELLO_MS_MAX);
     return rps_attach_begin(
             &dial->attach, dial->client, dial->channel, &dial->cause);
 }
@@ -394,7 +396,7 @@ resolve(struct rps_dial *dial, uint64_t now)
         dial->fatal = status;
         return;
     }
-    dial->at_ms = attempt_ends(dial, now, RESOLVE_MS_MAX);
+    begin_part(dial, now, RESOLVE_MS_MAX);
     dial->state = RPS_DIAL_RESOLVE;
     move_resolve(dial, now);
 }
@@ -403,19 +405,22 @@ resolve(struct rps_dial *dial, uint64_t now)
 static void
 expire(struct rps_dial *dial, uint64_t now)
 {
+    const double passed_s = (double)(now - dial->began_ms) / 1000.0;
+
     switch (dial->state) {
     case RPS_DIAL_RESOLVE:
         (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE,
-                "no answer from the name server");
+                "no answer from the name server in %.1f s", passed_s);
         break;
     case RPS_DIAL_CONNECT:
         (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE,
-                "no answer to a connect in %u s", CONNECT_MS_MAX / 1000);
+                "no answer to a connect in %.1f s", passed_s);
         break;
     default:
-        (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE,
-                "connected, but no answer to HELLO in %u s",
-                HELLO_MS_MAX / 1000);
+        (void)rps_fail(&dial->cause, RPS_E_UNREACHABLE, "%s in %.1f s",
+                dial->attach.begun ? "greeted, but no answer to SHM_ATTACH"
+                                   : "connected, but no answer to HELLO",
+                passed_s);
         dial_failed(dial, RPS_E_UNREACHABLE, now);
         return;
     }

@@ -31,6 +31,7 @@ struct rps_dial {
     const char *address; /* the cluster's */
     enum rps_dial_state state;
     uint64_t at_ms;
+    uint64_t began_ms; /* that state, of an attempt */
     uint64_t until_ms; /* no attempt is worth waiting for much longer */
     uint32_t backoff_ms;
     uint32_t attempts; /* that failed */

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps tables, stats, ping, save, verify, digest, shutdown."""
 import json
+import re
+import signal
 import socket
 import struct
 import subprocess
@@ -351,3 +353,17 @@ def test_version_names_the_program():
     run = recps("--version")
     assert run.returncode == 0
     assert run.stdout.startswith("recps ")
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix", "shm", "auto"])
+def test_a_silent_server_is_named_with_the_time_that_passed(
+        recpsd, transport):
+    recpsd.process.send_signal(signal.SIGSTOP)
+    try:
+        run = recps("ping", "--ps-hosts", f"127.0.0.1:{recpsd.port}",
+                    "--connect-timeout", "1", "--transport", transport)
+    finally:
+        recpsd.process.send_signal(signal.SIGCONT)
+    assert run.returncode == 69
+    assert re.search(r"not reached in 1\.[0-4] s: .*connected, (but )?no "
+                     r"answer to HELLO (yet|in 1\.[0-4] s)", run.stderr)
