@@ -8,12 +8,14 @@
 
 #define FIELDS_MAX 64u
 
+/* In C it is `dim`: who means that is told the same. */
 static const struct rps_spec_field *
 find_field(const char *name)
 {
     size_t count = 0;
     const struct rps_spec_field *fields = rps_spec_fields(&count);
 
+    name = strcmp(name, "dim") == 0 ? "dimension" : name;
     for (size_t i = 0; i < count; i++) {
         if (strcmp(fields[i].name, name) == 0) {
             return &fields[i];

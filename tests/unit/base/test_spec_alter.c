@@ -56,6 +56,8 @@ static const struct {
     const char *words;
 } refusals[] = {
         {"{\"name\":\"b\"}", RPS_E_MISMATCH, "table emb: name is part"},
+        {"{\"dimension\":3}", RPS_E_MISMATCH, "dimension is part"},
+        {"{\"dim\":3}", RPS_E_MISMATCH, "table emb: dim is part"},
         {"{\"seed\":\"1\"}", RPS_E_MISMATCH, "seed is part"},
         {"{\"optimizer\":\"sgd\"}", RPS_E_MISMATCH, "optimizer is part"},
         {"{\"learning_rate\":1,\"value_dtype\":\"float16\"}", RPS_E_MISMATCH,

@@ -87,6 +87,8 @@ START_TEST(what_cannot_be_altered_is_named)
     (void)servers_counter(client, "emb", 1);
     must_fail(rps_alter_table(client, "emb", "{\"dimension\":2}"),
             RPS_E_MISMATCH, "dimension is part of what the table is");
+    must_fail(rps_alter_table(client, "emb", "{\"dim\":2}"), RPS_E_MISMATCH,
+            "dim is part of what the table is");
     must_fail(rps_alter_table(client, "emb", "{\"learning_rats\":2}"),
             RPS_E_INVAL, "did you mean \"learning_rate\"?");
     must_fail(rps_alter_table(client, "emb", "{\"on_full\":\"explode\"}"),
