@@ -220,6 +220,19 @@ rps_exchanges_free(struct rps_exchange *first)
     }
 }
 
+uint64_t
+rps_channel_pushes_waiting(const struct rps_channel *channel, bool sent)
+{
+    const struct rps_exchange *at = channel->waiting;
+    uint64_t count = 0;
+
+    for (; at != NULL; at = at->next) {
+        count += at->opcode == RPS_OP_PUSH_GRADIENTS && !at->more &&
+                 (at->was_sent || !sent);
+    }
+    return count;
+}
+
 void
 rps_channel_end_tickets(rps_client *client, const struct rps_channel *channel,
         bool all, rps_status status)
@@ -245,6 +258,7 @@ rps_channel_lose(rps_client *client, struct rps_channel *channel,
     if (!channel->down) {
         channel->ops->hang_up(channel);
     }
+    channel->numbers.abandoned += rps_channel_pushes_waiting(channel, true);
     rps_exchanges_free(channel->waiting);
     channel->waiting = NULL;
     channel->unsent = 0;
@@ -534,8 +548,7 @@ settle_numbers(struct rps_channel *channel, const struct rps_exchange *exchange,
     }
     if (exchange->number > numbers->answered) {
         numbers->answered = exchange->number;
-        if (exchange->opcode == RPS_OP_PUSH_GRADIENTS && header->status == 0 &&
-                exchange->ticket != NULL) {
+        if (exchange->opcode == RPS_OP_PUSH_GRADIENTS && header->status == 0) {
             rps_numbers_acknowledge(numbers, exchange->number);
         }
     }

@@ -153,6 +153,11 @@ void rps_ticket_end(struct rps_ticket_state *ticket, rps_status status,
 void rps_channel_end_tickets(rps_client *client,
         const struct rps_channel *channel, bool all, rps_status status);
 
+/** Pushes without an answer, also those that nobody waits for; of them those
+ * that were sent, or all. */
+uint64_t rps_channel_pushes_waiting(
+        const struct rps_channel *channel, bool sent);
+
 /** It is lost for good: every ticket that it may concern ends. */
 void rps_channel_lose(rps_client *client, struct rps_channel *channel,
         rps_status status, const struct rps_error *error);

@@ -12,6 +12,7 @@ rps_numbers_acknowledge(struct rps_numbers *numbers, uint64_t number)
             numbers->run_count > 0 ? &runs[numbers->run_count - 1] : NULL;
 
     assert(last == NULL || number > last->last);
+    numbers->acknowledged++;
     if (last != NULL && number == last->last + 1) {
         last->last = number;
         last->count++;

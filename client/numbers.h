@@ -30,9 +30,11 @@ struct rps_numbers {
     /* pushes that were acknowledged, ascending [run_count] */
     struct rps_run runs[RPS_RUNS_MAX];
     uint32_t run_count;
+    uint64_t acknowledged; /* pushes since the client was opened */
+    uint64_t abandoned;    /* sent ones whose outcome nobody will hear */
 };
 
-/** A push was acknowledged to who waits for it. Numbers ascend. */
+/** The server acknowledged a push, whoever waits for it. Numbers ascend. */
 void rps_numbers_acknowledge(struct rps_numbers *numbers, uint64_t number);
 
 /** Forget what is beyond `last`: how many acknowledged pushes that were. */

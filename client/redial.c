@@ -94,6 +94,15 @@ is_wanted(const struct rps_exchange *exchange)
     return false;
 }
 
+/* A push that was carried out is asked for again, though nobody waits for it
+ * any more: its verdict is counted. */
+static bool
+is_to_be_counted(const struct rps_exchange *exchange, uint64_t kept)
+{
+    return exchange->opcode == RPS_OP_PUSH_GRADIENTS && exchange->number != 0 &&
+           exchange->number <= kept;
+}
+
 /* Numbers up to `kept` have their verdict; the others are given anew, and
  * what nobody waits for goes. */
 static void
@@ -107,7 +116,8 @@ renumber(rps_client *client, struct rps_channel *channel, uint64_t kept)
     while (*link != NULL) {
         struct rps_exchange *at = *link;
 
-        wanted = at->continued ? wanted : is_wanted(at);
+        wanted = at->continued ? wanted
+                               : is_wanted(at) || is_to_be_counted(at, kept);
         if (!wanted) {
             *link = at->next;
             at->next = dropped;
@@ -131,8 +141,9 @@ rps_rolled_back_words(
     return rps_fail(error, RPS_E_ROLLED_BACK,
             "PS %u (%s): it began anew and has this client's changes up to "
             "number %" PRIu64 ": %" PRIu64 " to %" PRIu64 ", with %" PRIu64
-            " acknowledged pushes, are lost; what was not "
-            "acknowledged was not done (see rps_client_rolled_back)",
+            " acknowledged pushes, are lost; what it did not "
+            "acknowledge it has not done, other servers may have (see "
+            "rps_client_rolled_back)",
             channel->ps, channel->address, lost->first - 1, lost->first,
             lost->last, lost->pushes);
 }
@@ -267,6 +278,7 @@ rps_status
 rps_client_rolled_back(rps_client *client, uint32_t ps, rps_rollback *out)
 {
     rps_status status = rps_client_enter(client);
+    struct rps_channel *channel;
     struct rps_lost *lost;
 
     if (out == NULL) {
@@ -279,10 +291,14 @@ rps_client_rolled_back(rps_client *client, uint32_t ps, rps_rollback *out)
     if (ps >= client->channel_count) {
         return rps_client_no_such_server(client, ps);
     }
-    lost = &client->channels[ps]->rolled_back;
+    channel = client->channels[ps];
+    lost = &channel->rolled_back;
     out->first = lost->first;
     out->last = lost->last;
     out->pushes = lost->pushes;
+    out->acknowledged = channel->numbers.acknowledged;
+    out->unanswered = channel->numbers.abandoned +
+                      rps_channel_pushes_waiting(channel, false);
     *lost = (struct rps_lost){0};
     return RPS_OK;
 }

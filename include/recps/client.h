@@ -105,7 +105,9 @@ typedef struct rps_client_options {
     int (*give_up)(void *context);
     void *give_up_context;
     /** Not 0: the body of each request has a checksum (XXH3_64), and so has
-     * each reply's; a wrong one costs the connection. 0. */
+     * each reply's. A request with a wrong one costs the connection, which is
+     * dialled again; a reply with one is RPS_E_CORRUPT, and the client stays
+     * failed. 0. */
     int body_checksum;
     /** AUTO: without a cluster LOCAL; SHM for a server whose address is this
      * host's and whose Unix socket is there, if no tls_ca is given; else TCP.
@@ -116,13 +118,20 @@ typedef struct rps_client_options {
     const char *unix_dir;
 } rps_client_options;
 
-/** What a server lost of this client. */
+/** What a server lost of this client, and what it acknowledged to it. */
 typedef struct rps_rollback {
     /** Changing requests to this server, which it numbers 1, 2, 3 …: those
      * from `first` to `last` were answered, and are lost. 0: none. */
     uint64_t first, last;
     /** Of them, acknowledged pushes: the last ones that were. */
     uint64_t pushes;
+    /** Pushes that this server has acknowledged since the client was opened,
+     * lost ones too, and those whose ticket was canceled, or ended otherwise
+     * because of another server. Not set back by asking. */
+    uint64_t acknowledged;
+    /** Pushes that this server may have carried out or may still carry out:
+     * its answer is not here yet, or, where the client has failed, was not. */
+    uint64_t unanswered;
 } rps_rollback;
 
 /** What a client has sent and received since it was opened: whole frames, of
@@ -265,7 +274,7 @@ typedef struct rps_scanned {
 } rps_scanned;
 
 /**
- * Fill *options with the defaults.
+ * Fill *options with the defaults. NULL is allowed: nothing is done.
  *
  * Threads: any.
  */
@@ -344,13 +353,16 @@ RPS_API uint32_t rps_server_count(const rps_client *client);
  *
  * Until it is asked, every call that reads or changes tables is
  * RPS_E_ROLLED_BACK, and so are the tickets that waited for the server then:
- * what was not acknowledged was not done, and is not sent again. So for each
- * client and server, as long as no push was canceled or timed out,
+ * what it had not acknowledged it has not done, and is not sent to it again.
+ * The other servers of such a push carry it out; each counts what it has
+ * acknowledged, whatever became of the tickets. So for each client and server,
+ * where out->unanswered is 0 (rps_ping() the server until it is),
  *
- *   pushes applied = pushes acknowledged - pushes told as rolled back
+ *   pushes applied = out->acknowledged - sum of out->pushes so far
  *
  * and as servers carry a client's pushes out in their order, those that are
- * lost are the last ones that were acknowledged. `pushes` is exact as long as
+ * lost are the last ones that were acknowledged. Not so in a job that began
+ * again: it is the epoch that tells there. `pushes` is exact as long as
  * fewer than 256 other changes or refused pushes stand between the client's
  * pushes that are not lost; beyond that it may count some too many.
  *

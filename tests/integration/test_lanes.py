@@ -30,7 +30,8 @@ pytestmark = pytest.mark.skipif(
 class Pusher:
     def __init__(self, port, reconnect_ms=60000, token=None):
         self.process = subprocess.Popen(
-            [str(PUSHER), f"127.0.0.1:{port}", str(reconnect_ms),
+            [str(PUSHER), port if isinstance(port, str) else
+             f"127.0.0.1:{port}", str(reconnect_ms),
              *([str(token)] if token else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=programs.environment())

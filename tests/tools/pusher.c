@@ -10,8 +10,9 @@
  *   timed KEY MS        one push with a deadline
  *   polled KEY N        N pushes, by rps_client_fd() and rps_poll()
  *   lookup KEY          the row's first value
+ *   start KEY ROWS      one push, not waited for; wait, cancel: its end
  *   alter RATE, erase KEY, drop, open, shutdown
- *   rolled_back
+ *   rolled_back PS      when no push to this server is unanswered any more
  *
  * The table is made with sgd at a rate of 1 and zeros, and each push adds 1
  * to its row: the row counts the pushes that were applied.
@@ -94,6 +95,8 @@ start(uint64_t key, uint32_t rows, uint32_t timeout_ms, rps_ticket *ticket)
     free(gradients);
     return status;
 }
+
+static rps_ticket started;
 
 static rps_status
 push_once(uint64_t key, uint32_t rows, uint32_t timeout_ms)
@@ -238,14 +241,23 @@ do_lookup(uint64_t key)
 }
 
 static void
-do_rolled_back(void)
+do_rolled_back(uint32_t ps)
 {
     rps_rollback lost;
-    rps_status status = rps_client_rolled_back(client, 0, &lost);
+    rps_status status = rps_client_rolled_back(client, ps, &lost);
+    rps_rollback more = lost;
 
-    (void)printf("{\"first\": %llu, \"last\": %llu, \"pushes\": %llu, ",
+    while (status == RPS_OK && more.unanswered > 0) {
+        status = rps_ping(client, ps, NULL);
+        status = status == RPS_OK ? rps_client_rolled_back(client, ps, &more)
+                                  : status;
+    }
+    (void)printf("{\"first\": %llu, \"last\": %llu, \"pushes\": %llu, "
+                 "\"acknowledged\": %llu, \"unanswered\": %llu, ",
             (unsigned long long)lost.first, (unsigned long long)lost.last,
-            (unsigned long long)lost.pushes);
+            (unsigned long long)lost.pushes,
+            (unsigned long long)more.acknowledged,
+            (unsigned long long)more.unanswered);
     say(status);
 }
 
@@ -264,6 +276,11 @@ do_other(const char *what, uint64_t key, const char *word)
         status = rps_drop_table(client, "emb", NULL);
     } else if (strcmp(what, "shutdown") == 0) {
         status = rps_shutdown(client);
+    } else if (strcmp(what, "wait") == 0) {
+        status = rps_wait(client, started, 0);
+    } else if (strcmp(what, "cancel") == 0) {
+        rps_cancel(client, started);
+        status = RPS_OK;
     } else if (strcmp(what, "open") == 0) {
         status = open_table();
     }
@@ -289,12 +306,15 @@ obey(const char *line)
         (void)printf("{");
         say(what[0] == 'b' ? push_once(key, (uint32_t)a, 0)
                            : push_once(key, 1, (uint32_t)a));
+    } else if (strcmp(what, "start") == 0) {
+        (void)printf("{");
+        say(start(key, (uint32_t)a, 0, &started));
     } else if (strcmp(what, "storm") == 0) {
         do_storm(key, (unsigned)a, b);
     } else if (strcmp(what, "lookup") == 0) {
         do_lookup(key);
     } else if (strcmp(what, "rolled_back") == 0) {
-        do_rolled_back();
+        do_rolled_back((uint32_t)key);
     } else {
         do_other(what, key, word);
     }
@@ -316,8 +336,8 @@ main(int argc, char **argv)
     char line[256];
 
     if (argc != 3 && argc != 4) {
-        (void)fprintf(
-                stderr, "usage: pusher HOST:PORT RECONNECT_MS [TOKEN_FILE]\n");
+        (void)fprintf(stderr,
+                "usage: pusher HOST:PORT[,...] RECONNECT_MS [TOKEN_FILE]\n");
         return 64;
     }
     rps_cluster_options_init(&cluster_options);

@@ -555,6 +555,14 @@ START_TEST(wrong_arguments_are_refused_by_name)
     must_fail(rps_push_start(client, NULL, pushes, 1, &ticket),
             RPS_E_UNSUPPORTED, "value");
     must_fail(rps_embedding_lookup(NULL, 0, NULL, NULL), RPS_E_INVAL, "table");
+    must_fail(rps_lookup_start(client, NULL, NULL, 1, &ticket), RPS_E_INVAL,
+            "lookups is NULL");
+    ck_assert_uint_eq(ticket.id, 0);
+    must_fail(rps_push_start(client, NULL, NULL, 1, &ticket), RPS_E_INVAL,
+            "pushes is NULL");
+    ck_assert_uint_eq(ticket.id, 0);
+    rps_client_options_init(NULL);
+    rps_table_spec_init(NULL, "emb", 1, RPS_OPTIMIZER_SGD);
     end();
 }
 END_TEST
@@ -682,12 +690,17 @@ START_TEST(servers_that_come_back_empty_say_what_is_lost)
     for (ps = 0; ps < servers.count; ps++) {
         must(rps_client_rolled_back(client, ps, &lost));
         ck_assert_uint_eq(lost.pushes, 3);
+        ck_assert_uint_eq(lost.acknowledged, 3);
+        ck_assert_uint_eq(lost.unanswered, 0);
         ck_assert_uint_eq(lost.first, 1); /* opened the table */
         ck_assert_uint_eq(lost.last, 4);
     }
     must_fail(rps_client_rolled_back(client, ps, &lost), RPS_E_INVAL, "PS");
     table = table_of("emb", 2);
     push_one(table, 8);
+    must(rps_client_rolled_back(client, 0, &lost));
+    ck_assert_uint_eq(lost.pushes, 0);
+    ck_assert_uint_eq(lost.acknowledged, 4);
     must(rps_embedding_lookup(table, 8, keys, rows));
     for (i = 0; i < 16; i++) {
         ck_assert_float_eq(rows[i], 1);
