@@ -277,7 +277,9 @@ create_service(struct rps_daemon *daemon)
     if (status != RPS_OK) {
         rps_log_status(RPS_LOG_ERROR, "start_failed", status,
                 "--start-from newest: %s", error.text);
-        return status == RPS_E_INVAL ? RPS_EXIT_USAGE : RPS_EXIT_CHECKPOINT_DIR;
+        return status == RPS_E_INVAL     ? RPS_EXIT_USAGE
+               : status == RPS_E_CORRUPT ? RPS_EXIT_CORRUPT
+                                         : RPS_EXIT_CHECKPOINT_DIR;
     }
     daemon->shared.service = daemon->service;
     return RPS_EXIT_OK;
