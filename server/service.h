@@ -74,6 +74,10 @@ rps_status rps_service_set_token(struct rps_service *service,
 rps_status rps_service_load_newest(
         struct rps_service *service, struct rps_error *error);
 
+/** Could a service have this checkpoint_dir? IO, as at its creation; nothing is
+ * made that stays. Threads: any. */
+rps_status rps_service_probe_dir(const char *dir, struct rps_error *error);
+
 /** No session may be open. Waits for a save in progress. */
 void rps_service_destroy(struct rps_service *service);
 
