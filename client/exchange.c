@@ -448,12 +448,28 @@ name_missing(const struct rps_ticket_state *ticket, uint32_t ps,
     return strdup(words.text);
 }
 
+/* A server's words may begin with the opcode's name: it is said once. */
+static const char *
+without_name(const char *text, const char *name)
+{
+    const size_t length = strlen(name);
+
+    if (strncmp(text, name, length) != 0) {
+        return text;
+    }
+    if (strncmp(text + length, ": ", 2) == 0) {
+        return text + length + 2;
+    }
+    return text[length] == ' ' ? text + length + 1 : text;
+}
+
 static void
 refused(struct rps_ticket_state *ticket, const struct rps_channel *channel,
         const struct rps_message *reply)
 {
     struct rps_error error;
     const rps_status status = rps_refusal_status(reply);
+    const char *name = rps_opcode_str(reply->header.opcode);
     char *text = rps_refusal_words(reply);
     char *named = name_missing(ticket, channel->ps, reply, text);
 
@@ -462,8 +478,8 @@ refused(struct rps_ticket_state *ticket, const struct rps_channel *channel,
         text = named;
     }
     (void)rps_fail(&error, status, "PS %u (%s): %s: %s", channel->ps,
-            channel->address, rps_opcode_str(reply->header.opcode),
-            text != NULL ? text : rps_status_str(status));
+            channel->address, name,
+            text != NULL ? without_name(text, name) : rps_status_str(status));
     free(text);
     ticket_fail(ticket, status, &error);
 }

@@ -87,6 +87,7 @@ add_more(json_t *object, const struct rps_check_more *more)
         json_object_set_new(object, parts[i].name,
                 text != NULL ? text : json_string("(not UTF-8)"));
     }
+    json_object_set_new(object, "start", json_integer(more->start));
 }
 
 static void
@@ -151,8 +152,8 @@ rps_check_config_print(
     (void)printf("chief: %s\nown_address: %s\nfingerprint: %s\n",
             chief_of(cluster), own, fingerprint);
     if (more != NULL) {
-        (void)printf("listen: %s\nauth: %s\nadmin: %s\n", more->listen,
-                more->auth, more->admin);
+        (void)printf("listen: %s\nauth: %s\nadmin: %s\nstart: %d\n",
+                more->listen, more->auth, more->admin, more->start);
     }
     return 0;
 }

@@ -184,11 +184,13 @@ void rps_options_finish(struct rps_options *options);
 json_t *rps_options_json(const struct rps_options *options, uint32_t scope);
 
 /** What the daemon adds to the resolution: where it would listen, whom it would
- * ask for what, its admin port. */
+ * ask for what, its admin port, and the exit code that a start would have at
+ * once; 0: it would serve. */
 struct rps_check_more {
     const char *listen;
     const char *auth;
     const char *admin;
+    int start;
 };
 
 /** recpsd --check-config: print the resolution (text or JSON) and what is

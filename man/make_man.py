@@ -9,6 +9,7 @@ and of each command that it lists); --page adds a section of a Markdown page.
 So nothing here is a second text that could say something else.
 """
 import argparse
+import datetime
 import os
 import re
 import subprocess
@@ -197,11 +198,21 @@ def options_of(blocks):
     return out
 
 
+def date_of(files):
+    """Of the sources; packagers set SOURCE_DATE_EPOCH."""
+    seconds = os.environ.get("SOURCE_DATE_EPOCH")
+    if not seconds:
+        seconds = max(os.stat(file).st_mtime for file in files)
+    day = datetime.datetime.fromtimestamp(float(seconds), datetime.timezone.utc)
+    return day.strftime("%Y-%m-%d")
+
+
 def make(arguments):
     usage, blocks = split_help(help_of(arguments.program))
     title = f"{arguments.name.upper()} {arguments.section}"
+    day = date_of([__file__, *(p.split(":")[0] for p in arguments.page)])
     out = [".\\\" Made of --help and docs/ when recps was built.",
-           f".TH {escape(title)} \"\" \"recps {arguments.version}\"",
+           f".TH {escape(title)} {day} \"recps {arguments.version}\"",
            ".nh", ".ad l",
            ".SH NAME", f"{escape(arguments.name)} \\- {escape(arguments.what)}",
            ".SH SYNOPSIS", *synopsis(usage), ".SH DESCRIPTION"]

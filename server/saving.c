@@ -559,65 +559,120 @@ restore(struct rps_service *service, struct rps_task *task, char **text_out,
     return status == RPS_OK && *text_out == NULL ? RPS_E_NOMEM : status;
 }
 
-/* The newest that is complete and not left behind; 0: none. */
+/* What was loaded becomes what is served. */
+static void
+begin_from(struct rps_service *service, uint64_t step, struct fresh *fresh)
+{
+    struct rps_store *empty = service->store;
+
+    pthread_rwlock_wrlock(&service->state_lock);
+    service->store = fresh->store;
+    rps_tables_set_step(service->store, step);
+    atomic_store(&service->step, step);
+    pthread_mutex_lock(&service->lock);
+    service->data_position = json_incref(fresh->data_position);
+    service->saved = true;
+    service->saved_step = step;
+    pthread_mutex_unlock(&service->lock);
+    pthread_rwlock_unlock(&service->state_lock);
+    fresh->store = empty;
+    rps_service_event(service, RPS_LOG_INFO, "started_from",
+            "ckpt-%012" PRIu64 " in %s: %zu tables", step,
+            service->options.checkpoint_dir, rps_store_count(service->store));
+}
+
 static rps_status
-find_newest(const struct rps_service *service, uint64_t *step_out,
-        struct rps_error *error)
+try_step(struct rps_service *service, uint64_t step, struct rps_error *error)
+{
+    struct rps_task task = {.step = step};
+    struct fresh fresh = {0};
+    rps_status status = make_fresh(service, &task, &fresh, error);
+
+    if (status == RPS_OK) {
+        status = rps_lanes_merge(service->lanes, fresh.lanes, fresh.lane_count);
+    }
+    if (status == RPS_OK) {
+        begin_from(service, step, &fresh);
+    }
+    drop_fresh(&fresh, 0);
+    return status;
+}
+
+/* A folder that cannot be read to its end is not damage: it may be tomorrow,
+ * and an older step in its place would be work lost. */
+static bool
+is_damage(rps_status status)
+{
+    return status == RPS_E_CORRUPT || status == RPS_E_NOT_FOUND;
+}
+
+static void
+pass_over(struct rps_service *service, uint64_t step, const char *why)
+{
+    rps_service_event(service, RPS_LOG_ERROR, "checkpoint_passed_over",
+            "ckpt-%012" PRIu64 " is damaged, an older one is tried: %s", step,
+            why);
+}
+
+/* Steps go down both lists: what is passed over is said in their order. */
+static rps_status
+load_surveyed(struct rps_service *service,
+        const struct rps_checkpoint_survey *survey, struct rps_error *error)
+{
+    size_t left = survey->count;
+    size_t bad = survey->unusable_count;
+    uint64_t passed = 0;
+
+    while (left > 0 || bad > 0) {
+        struct rps_error why = {.text = ""};
+        uint64_t step;
+
+        if (bad > 0 && (left == 0 || survey->unusable[bad - 1].step >
+                                             survey->complete[left - 1].step)) {
+            bad--;
+            pass_over(service, survey->unusable[bad].step,
+                    survey->unusable[bad].why);
+            passed++;
+            continue;
+        }
+        left--;
+        step = survey->complete[left].step;
+        if (!survey->complete[left].abandoned) {
+            const rps_status status = try_step(service, step, &why);
+
+            if (!is_damage(status)) {
+                return status == RPS_OK
+                               ? RPS_OK
+                               : rps_fail(error, status, "%.900s", why.text);
+            }
+            pass_over(service, step, why.text);
+            passed++;
+        }
+    }
+    return passed == 0 ? RPS_OK
+                       : rps_fail(error, RPS_E_CORRUPT,
+                                 "%s: %" PRIu64
+                                 " checkpoints, and none of them is usable",
+                                 service->options.checkpoint_dir, passed);
+}
+
+rps_status
+rps_service_load_newest(struct rps_service *service, struct rps_error *error)
 {
     const struct rps_service_options *options = &service->options;
     struct rps_checkpoint_survey survey = {0};
     rps_status status;
 
-    *step_out = 0;
     if (options->checkpoint_dir == NULL) {
         return rps_fail(
                 error, RPS_E_INVAL, "there is no checkpoint_dir to begin from");
     }
     status = rps_checkpoint_survey(options->checkpoint_dir, options->ps_index,
             options->ps_count, &survey, error);
-    for (size_t i = 0; status == RPS_OK && i < survey.count; i++) {
-        if (!survey.complete[i].abandoned) {
-            *step_out = survey.complete[i].step;
-        }
+    if (status == RPS_OK) {
+        status = load_surveyed(service, &survey, error);
     }
     rps_checkpoint_survey_finish(&survey);
-    return status;
-}
-
-rps_status
-rps_service_load_newest(struct rps_service *service, struct rps_error *error)
-{
-    struct rps_task task = {0};
-    struct fresh fresh = {0};
-    rps_status status = find_newest(service, &task.step, error);
-
-    if (status != RPS_OK || task.step == 0) {
-        return status;
-    }
-    status = make_fresh(service, &task, &fresh, error);
-    if (status == RPS_OK) {
-        status = rps_lanes_merge(service->lanes, fresh.lanes, fresh.lane_count);
-    }
-    if (status == RPS_OK) {
-        struct rps_store *empty = service->store;
-
-        pthread_rwlock_wrlock(&service->state_lock);
-        service->store = fresh.store;
-        rps_tables_set_step(service->store, task.step);
-        atomic_store(&service->step, task.step);
-        pthread_mutex_lock(&service->lock);
-        service->data_position = json_incref(fresh.data_position);
-        service->saved = true;
-        service->saved_step = task.step;
-        pthread_mutex_unlock(&service->lock);
-        pthread_rwlock_unlock(&service->state_lock);
-        fresh.store = empty;
-        rps_service_event(service, RPS_LOG_INFO, "started_from",
-                "ckpt-%012" PRIu64 " in %s: %zu tables", task.step,
-                service->options.checkpoint_dir,
-                rps_store_count(service->store));
-    }
-    drop_fresh(&fresh, 0);
     return status;
 }
 

@@ -554,3 +554,9 @@ rps_service_refuse(const struct rps_header *header, rps_status status,
     }
     reply(context, frame, length);
 }
+
+rps_status
+rps_service_probe_dir(const char *dir, struct rps_error *error)
+{
+    return rps_checkpoint_dir_probe(dir, error);
+}

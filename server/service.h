@@ -67,10 +67,16 @@ rps_status rps_service_set_token(struct rps_service *service,
 /**
  * Begin with the newest complete checkpoint of checkpoint_dir, if there is
  * one: its tables, its step and what it knows of clients; epoch 0, async.
- * Before the first session. INVAL (no checkpoint_dir); as RESTORE.
+ * One that is damaged is passed over for the next older one, with an event.
+ * Before the first session. INVAL (no checkpoint_dir), CORRUPT (there are
+ * some, and none is usable); as RESTORE. What fails leaves an empty store.
  */
 rps_status rps_service_load_newest(
         struct rps_service *service, struct rps_error *error);
+
+/** Could a service have this checkpoint_dir? IO, as at its creation; nothing is
+ * made that stays. Threads: any. */
+rps_status rps_service_probe_dir(const char *dir, struct rps_error *error);
 
 /** No session may be open. Waits for a save in progress. */
 void rps_service_destroy(struct rps_service *service);

@@ -8,16 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD_MAX 31 /* of a key; the longest has 20 characters */
+#define GAPS " \t\r\n\v\f"
 
+/* `where` is "" or "FILE:LINE: ". */
 static int
-add(struct rps_keys *keys, const char *tool, const char *word)
+add(struct rps_keys *keys, const char *tool, const char *where,
+        const char *word)
 {
     uint64_t key = 0;
 
     if (!rps_key_parse(word, &key)) {
         return rps_tool_fail(RPS_TOOL_USAGE, tool,
-                "\"%s\" is no key: a 64-bit number, decimal or 0x hex", word);
+                "%s\"%.40s\" is no key: a 64-bit number, decimal or 0x hex",
+                where, word);
     }
     if (keys->count == keys->room) {
         const size_t room = keys->room == 0 ? 1024 : 2 * keys->room;
@@ -37,12 +40,23 @@ static int
 read_words(
         struct rps_keys *keys, const char *tool, FILE *file, const char *path)
 {
-    char word[WORD_MAX + 1];
+    unsigned long number = 0;
+    char *line = NULL;
+    size_t bytes = 0;
     int code = RPS_TOOL_OK;
 
-    while (code == RPS_TOOL_OK && fscanf(file, "%31s", word) == 1) {
-        code = add(keys, tool, word);
+    while (code == RPS_TOOL_OK && getline(&line, &bytes, file) >= 0) {
+        char where[256];
+        char *next = NULL;
+
+        snprintf(where, sizeof(where), "%.200s:%lu: ", path, ++number);
+        for (char *word = strtok_r(line, GAPS, &next);
+                code == RPS_TOOL_OK && word != NULL;
+                word = strtok_r(NULL, GAPS, &next)) {
+            code = add(keys, tool, where, word);
+        }
     }
+    free(line);
     if (code == RPS_TOOL_OK && ferror(file) != 0) {
         code = rps_tool_fail(RPS_TOOL_NOINPUT, tool, "%s: cannot be read: %s",
                 path, strerror(errno));
@@ -85,7 +99,7 @@ rps_keys_collect(struct rps_keys *keys, const struct rps_tool_call *call,
         return read_file(keys, tool, path);
     }
     for (int i = 1; code == RPS_TOOL_OK && i < call->operand_count; i++) {
-        code = add(keys, tool, call->operands[i]);
+        code = add(keys, tool, "", call->operands[i]);
     }
     return code;
 }

@@ -114,7 +114,9 @@ show(rps_client *client, rps_embedding_table *table,
     float *rows = malloc(piece * row_bytes);
     rps_status status = rows != NULL ? RPS_OK : RPS_E_NOMEM;
 
-    for (size_t at = 0; status == RPS_OK && at < keys->count; at += piece) {
+    for (size_t at = 0;
+            status == RPS_OK && at < keys->count && ferror(stdout) == 0;
+            at += piece) {
         const size_t n = keys->count - at < piece ? keys->count - at : piece;
 
         status = read_rows(client, table, keys->list + at, n, rows);
@@ -151,10 +153,6 @@ lookup(const struct rps_tool_call *call, const struct rps_keys *keys)
         code = status == RPS_OK
                        ? RPS_TOOL_OK
                        : rps_tool_client_failed(client, "lookup", status);
-    }
-    if (code == RPS_TOOL_OK && fflush(stdout) != 0) {
-        code = rps_tool_fail(
-                RPS_TOOL_FAILED, "lookup", "cannot write the answer");
     }
     rps_client_close(client);
     return code;

@@ -106,8 +106,8 @@ run_tool(const struct rps_tool *tool, int argc, char **argv)
     return code;
 }
 
-int
-main(int argc, char **argv)
+static int
+run(int argc, char **argv)
 {
     int at = find_command(argc, argv);
 
@@ -140,4 +140,10 @@ main(int argc, char **argv)
         rps_tool_print_failure(RPS_TOOL_USAGE, NULL);
     }
     return RPS_TOOL_USAGE;
+}
+
+int
+main(int argc, char **argv)
+{
+    return rps_tool_end(run(argc, argv));
 }

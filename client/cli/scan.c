@@ -59,7 +59,7 @@ piece_of(const struct output *output)
 static bool
 wants_more(const struct output *output, const rps_scan *scan)
 {
-    return scan->done == 0 &&
+    return scan->done == 0 && ferror(stdout) == 0 &&
            (output->limit == 0 || output->count < output->limit);
 }
 
@@ -107,9 +107,6 @@ scan_table(const struct rps_tool_call *call, uint64_t limit)
 
         if (status != RPS_OK) {
             code = rps_tool_client_failed(client, "scan", status);
-        } else if (fflush(stdout) != 0) {
-            code = rps_tool_fail(
-                    RPS_TOOL_FAILED, "scan", "cannot write the answer");
         }
     }
     free(rows);

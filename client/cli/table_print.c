@@ -78,7 +78,6 @@ rps_table_print_end(struct rps_table_print *table)
 
             print_cell(table, column, table->cells[i], widths[column]);
         }
-        good = fflush(stdout) == 0;
     }
     for (size_t i = 0; i < table->cell_count; i++) {
         free(table->cells[i]);

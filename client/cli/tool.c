@@ -4,6 +4,7 @@
 #include "base/tls.h"
 #include "base/transport.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +18,9 @@
 /* For --json: the cause is said first. */
 static char first_words[RPS_ERROR_BYTES];
 static rps_status first_status;
-static bool answered; /* stdout has its object */
+static bool answered;  /* stdout has its object */
+static bool lost;      /* stdout took no more */
+static int lost_errno; /* why, where that is known */
 
 static void __attribute__((format(printf, 3, 0)))
 say(const char *tool, rps_status status, const char *format, va_list arguments)
@@ -212,17 +215,45 @@ rps_tool_answered(void)
 int
 rps_tool_print_json(json_t *value)
 {
-    int rc = 0;
-
-    answered = true;
-    rc = value == NULL
-                 ? -1
-                 : json_dumpf(value, stdout, JSON_COMPACT | JSON_SORT_KEYS);
+    char *text = value == NULL
+                         ? NULL
+                         : json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS |
+                                                     JSON_REAL_PRECISION(9));
+    bool good = false;
 
     json_decref(value);
-    if (rc != 0 || putchar('\n') == EOF || fflush(stdout) != 0) {
-        fprintf(stderr, "recps: cannot write the answer\n");
-        return RPS_TOOL_FAILED;
+    answered = true;
+    if (text == NULL) {
+        return rps_tool_fail(RPS_TOOL_FAILED, "", "no memory");
     }
-    return RPS_TOOL_OK;
+    (void)puts(text);
+    free(text);
+    good = rps_tool_flush();
+    return good ? RPS_TOOL_OK : RPS_TOOL_IO;
+}
+
+/* What does not go out mostly stays in the buffer, so that why is known here;
+ * of a large piece that was printed before only the error flag is left. */
+bool
+rps_tool_flush(void)
+{
+    if (fflush(stdout) != 0 && !lost) {
+        lost_errno = errno;
+    }
+    lost = lost || lost_errno != 0 || ferror(stdout) != 0;
+    return !lost;
+}
+
+int
+rps_tool_end(int code)
+{
+    if (rps_tool_flush()) {
+        return code;
+    }
+    if (lost_errno != EPIPE) { /* who closed it knows */
+        fprintf(stderr, "recps: cannot write the answer%s%s\n",
+                lost_errno != 0 ? ": " : "",
+                lost_errno != 0 ? strerror(lost_errno) : "");
+    }
+    return code == RPS_TOOL_OK ? RPS_TOOL_IO : code;
 }

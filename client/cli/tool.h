@@ -24,6 +24,7 @@ enum rps_tool_exit {
     RPS_TOOL_NOINPUT = 66,
     RPS_TOOL_UNAVAILABLE = 69,
     RPS_TOOL_FAILED = 70,
+    RPS_TOOL_IO = 74, /* stdout takes no more */
     RPS_TOOL_NOPERM = 77
 };
 
@@ -129,7 +130,16 @@ json_t *rps_tool_stat_all(rps_client *client, const char *tool,
 /** stdout has its object, whatever follows. */
 void rps_tool_answered(void);
 
-/** Print a JSON value on one line and release it. Returns an exit code. */
+/** Print a JSON value on one line and release it; floats are measurements and
+ * settings, of nine digits. Returns an exit code. */
 int rps_tool_print_json(json_t *value);
+
+/** Is everything out that was printed? Where not, rps_tool_end() says why. */
+bool rps_tool_flush(void);
+
+/** The last thing before the exit: the code, or RPS_TOOL_IO with words on
+ * stderr where it was RPS_TOOL_OK and the answer is lost. A closed pipe has no
+ * words. */
+int rps_tool_end(int code);
 
 #endif /* RPS_CLIENT_CLI_TOOL_H */

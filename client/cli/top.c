@@ -161,23 +161,28 @@ busiest(const struct rps_top *top)
     return best != NULL ? best->name : NULL;
 }
 
-static void
+/* Fails where the table that was asked for is not there, or not yet. */
+static rps_status
 find_hot(struct watch *watch, struct rps_top *top)
 {
     const char *wanted = watch->call->flags[FLAG_TABLE].value;
     rps_status status;
+    bool no_table;
 
     top->hot_table = wanted != NULL ? wanted : busiest(top);
     if (top->hot_table == NULL || watch->is_broken) {
-        return;
+        return RPS_OK;
     }
     status = rps_hot_keys(watch->client, top->hot_table, HOT_SHOWN, top->hot,
             &top->hot_count);
     if (status != RPS_OK) {
         top->hot_count = 0;
+        no_table = status == RPS_E_NOT_FOUND || status == RPS_E_INVAL;
         /* of a later epoch than this client's: another one has it */
-        watch->is_broken = status != RPS_E_NOT_FOUND;
+        watch->is_broken = !no_table;
+        return no_table && wanted != NULL ? status : RPS_OK;
     }
+    return RPS_OK;
 }
 
 /* ---- showing ---- */
@@ -224,7 +229,7 @@ draw(const struct watch *watch, const struct rps_top *top)
     }
     good = !text.failed &&
            fwrite(text.bytes, 1, text.length, stdout) == text.length &&
-           fflush(stdout) == 0;
+           rps_tool_flush();
     rps_text_finish(&head);
     rps_text_finish(&text);
     return good;
@@ -276,6 +281,23 @@ any_missing(const struct rps_top *top)
     return missing;
 }
 
+/* The last frame's answer is the command's: a table that is not there is an
+ * error then, while a watch may wait for it. */
+static int
+show_with_hot(struct watch *watch, struct rps_top *top)
+{
+    const rps_status status = find_hot(watch, top);
+
+    if (status != RPS_OK && watch->frames_left == 1) {
+        return rps_tool_client_failed(watch->client, "top", status);
+    }
+    if (show(watch, top)) {
+        return RPS_TOOL_OK;
+    }
+    return rps_tool_flush() ? rps_tool_fail(RPS_TOOL_FAILED, "top", "no memory")
+                            : RPS_TOOL_IO;
+}
+
 /* One look, shown; *go_on_out: another is to follow. */
 static int
 turn(struct watch *watch, bool *go_on_out)
@@ -290,9 +312,8 @@ turn(struct watch *watch, bool *go_on_out)
     if (!good) {
         code = rps_tool_fail(RPS_TOOL_FAILED, "top", "no memory");
     } else {
-        find_hot(watch, &top);
-        good = show(watch, &top);
-        code = good ? RPS_TOOL_OK : RPS_TOOL_FAILED;
+        code = show_with_hot(watch, &top);
+        good = code == RPS_TOOL_OK;
     }
     if (good && watch->frames_left == 1 && any_missing(&top)) {
         code = RPS_TOOL_UNAVAILABLE;

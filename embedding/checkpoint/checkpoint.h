@@ -164,4 +164,8 @@ char *rps_checkpoint_path(const char *dir, uint64_t step);
 /** Writable? Creates it; IO names the path and why not. */
 rps_status rps_checkpoint_dir_check(const char *dir, struct rps_error *error);
 
+/** Would that do? Nothing is left behind: a folder that is not there is not
+ * made. `dir` is not empty. */
+rps_status rps_checkpoint_dir_probe(const char *dir, struct rps_error *error);
+
 #endif /* RPS_EMBEDDING_CHECKPOINT_H */

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define RACES_MAX 4 /* another PS renamed in between: look again */
@@ -376,16 +377,14 @@ out:
     return status;
 }
 
-rps_status
-rps_checkpoint_dir_check(const char *dir, struct rps_error *error)
+/* By writing: rights do not tell it of every file system. */
+static rps_status
+try_file(const char *dir, struct rps_error *error)
 {
-    rps_status status = rps_dir_make(dir, error);
-    char *path = NULL;
+    char *path =
+            rps_format("%s/.recps-write-%016" PRIx64, dir, rps_random_id());
+    rps_status status;
 
-    if (status != RPS_OK) {
-        return status;
-    }
-    path = rps_format("%s/.recps-write-%016" PRIx64, dir, rps_random_id());
     if (path == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "%s: no memory", dir);
     }
@@ -395,5 +394,61 @@ rps_checkpoint_dir_check(const char *dir, struct rps_error *error)
                 strerror(errno));
     }
     free(path);
+    return status;
+}
+
+rps_status
+rps_checkpoint_dir_check(const char *dir, struct rps_error *error)
+{
+    const rps_status status = rps_dir_make(dir, error);
+
+    return status == RPS_OK ? try_file(dir, error) : status;
+}
+
+/* A folder of another name is made and removed there. */
+static rps_status
+try_folder(const char *parent, const char *dir, struct rps_error *error)
+{
+    char *path =
+            rps_format("%s/.recps-write-%016" PRIx64, parent, rps_random_id());
+    rps_status status = RPS_OK;
+
+    if (path == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", dir);
+    }
+    if (mkdir(path, 0700) != 0) {
+        status = rps_fail(error, RPS_E_IO, "cannot make folder %s: %s", dir,
+                strerror(errno));
+    } else if (rmdir(path) != 0) {
+        status = rps_fail(error, RPS_E_IO, "%s: cannot remove: %s", path,
+                strerror(errno));
+    }
+    free(path);
+    return status;
+}
+
+rps_status
+rps_checkpoint_dir_probe(const char *dir, struct rps_error *error)
+{
+    char *parent = strdup(dir);
+    struct stat info;
+    rps_status status;
+
+    if (parent == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", dir);
+    }
+    while (stat(parent, &info) != 0 && errno == ENOENT &&
+            strcmp(parent, ".") != 0 && strcmp(parent, "/") != 0) {
+        char *end = strrchr(parent, '/');
+
+        if (end == NULL) {
+            memcpy(parent, ".", sizeof(".")); /* a name has a byte */
+        } else {
+            end[end == parent] = '\0';
+        }
+    }
+    status = strcmp(parent, dir) == 0 ? try_file(dir, error)
+                                      : try_folder(parent, dir, error);
+    free(parent);
     return status;
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recpsd --check-config, beyond TF_CONFIG: where it would listen, and whether
- * its secrets can be read. Nothing is bound.
+ * recpsd --check-config, beyond TF_CONFIG: where it would listen, whether its
+ * secrets can be read and checkpoints written. Nothing is bound or kept.
  */
 #include "base/log.h"
 #include "base/text.h"
 #include "server/daemon/access.h"
 #include "server/daemon/daemon_impl.h"
+#include "server/service.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* "0.0.0.0:2222, [::]:2222"; free(). */
 static char *
@@ -38,6 +40,7 @@ print(const struct rps_options *options, const struct rps_access *access,
                               "give --token-file, --tls-ca or --auth=none"
                             : rps_access_str(access),
             .admin = options->admin,
+            .start = is_open ? RPS_EXIT_OPEN : RPS_EXIT_OK,
     };
     int code;
 
@@ -46,14 +49,65 @@ print(const struct rps_options *options, const struct rps_access *access,
     return code;
 }
 
-int
-rps_daemon_check(const struct rps_options *options)
+static int
+check_folder(const struct rps_options *options)
+{
+    const char *dir = rps_daemon_checkpoint_dir(options);
+    struct rps_error error = {.text = ""};
+
+    if (dir == NULL && strcmp(options->start_from, "newest") == 0) {
+        rps_log(RPS_LOG_ERROR, "start_failed",
+                "--start-from newest: there is no checkpoint_dir to begin "
+                "from");
+        return RPS_EXIT_USAGE;
+    }
+    if (dir != NULL && rps_service_probe_dir(dir, &error) != RPS_OK) {
+        rps_log(RPS_LOG_ERROR, "checkpoint_dir", "--checkpoint-dir: %s",
+                error.text);
+        return RPS_EXIT_CHECKPOINT_DIR;
+    }
+    return RPS_EXIT_OK;
+}
+
+static int
+refuse(const struct rps_options *options, int exit_code, const char *code)
+{
+    return rps_check_config_refuse(
+            options, exit_code, code, "the words are on stderr");
+}
+
+/* An open port is told and does not end the check: where it is made, in an
+ * init container say, the secret need not be. */
+static int
+check_rest(const struct rps_options *options, struct rps_listen_plan *plan)
 {
     const bool asks_nothing =
             options->auth != NULL && options->auth[0] != '\0'; /* "none" */
+    const bool may_be_open = !plan->loopback && !asks_nothing;
     struct rps_access access;
+    int code;
+
+    plan->loopback = true;
+    code = rps_access_init(&access, options, plan);
+    if (code != RPS_EXIT_OK) {
+        code = refuse(options, code, "E_ACCESS");
+        goto out;
+    }
+    code = check_folder(options);
+    code = code != RPS_EXIT_OK
+                   ? refuse(options, code, "E_CHECKPOINT")
+                   : print(options, &access, plan,
+                             may_be_open && access.token.length == 0 &&
+                                     !access.wants_certificates);
+out:
+    rps_access_finish(&access);
+    return code;
+}
+
+int
+rps_daemon_check(const struct rps_options *options)
+{
     struct rps_listen_plan plan;
-    bool is_open;
     bool off;
     int code;
 
@@ -66,21 +120,6 @@ rps_daemon_check(const struct rps_options *options)
     if (code == RPS_EXIT_OK) {
         code = rps_daemon_check_admin(options, &plan, &off);
     }
-    if (code != RPS_EXIT_OK) {
-        return rps_check_config_refuse(
-                options, code, "E_ADDRESS", "the words are on stderr");
-    }
-    is_open = !plan.loopback && !asks_nothing;
-    plan.loopback = true; /* an open port is told, it does not end the check */
-    code = rps_access_init(&access, options, &plan);
-    if (code == RPS_EXIT_OK) {
-        is_open = is_open && access.token.length == 0 &&
-                  !access.wants_certificates;
-        code = print(options, &access, &plan, is_open);
-    } else {
-        code = rps_check_config_refuse(
-                options, code, "E_ACCESS", "the words are on stderr");
-    }
-    rps_access_finish(&access);
-    return code;
+    return code != RPS_EXIT_OK ? refuse(options, code, "E_ADDRESS")
+                               : check_rest(options, &plan);
 }

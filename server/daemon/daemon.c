@@ -96,8 +96,8 @@ rps_daemon_check_address(
     return RPS_EXIT_OK;
 }
 
-static const char *
-checkpoint_dir(const struct rps_options *options)
+const char *
+rps_daemon_checkpoint_dir(const struct rps_options *options)
 {
     const char *dir = options->checkpoint_dir;
 
@@ -244,7 +244,7 @@ create_service(struct rps_daemon *daemon)
             /* a standalone server has no list to compare */
             .fingerprint =
                     cluster->role == RPS_ROLE_LOCAL ? 0 : cluster->fingerprint,
-            .checkpoint_dir = checkpoint_dir(options),
+            .checkpoint_dir = rps_daemon_checkpoint_dir(options),
             .step_bytes_max = options->step_bytes_max,
             .step_timeout_ms = (uint32_t)(options->step_timeout * 1000.0),
             .client_ttl_ms = (uint64_t)(options->client_ttl * 1000.0),
@@ -277,7 +277,9 @@ create_service(struct rps_daemon *daemon)
     if (status != RPS_OK) {
         rps_log_status(RPS_LOG_ERROR, "start_failed", status,
                 "--start-from newest: %s", error.text);
-        return status == RPS_E_INVAL ? RPS_EXIT_USAGE : RPS_EXIT_CHECKPOINT_DIR;
+        return status == RPS_E_INVAL     ? RPS_EXIT_USAGE
+               : status == RPS_E_CORRUPT ? RPS_EXIT_CORRUPT
+                                         : RPS_EXIT_CHECKPOINT_DIR;
     }
     daemon->shared.service = daemon->service;
     return RPS_EXIT_OK;
@@ -342,7 +344,7 @@ say_started(const struct rps_daemon *daemon)
 {
     const struct rps_options *options = daemon->options;
     const struct rps_cluster *cluster = &options->cluster;
-    const char *dir = checkpoint_dir(options);
+    const char *dir = rps_daemon_checkpoint_dir(options);
     const char *unix_path = rps_listener_unix_path(daemon->listener);
     const char *chief = "none";
 

@@ -12,6 +12,7 @@
 enum rps_exit {
     RPS_EXIT_OK = 0,
     RPS_EXIT_USAGE = 64,
+    RPS_EXIT_CORRUPT = 65, /* checkpoints, and none of them is usable */
     RPS_EXIT_INTERNAL = 70,
     RPS_EXIT_CHECKPOINT_DIR = 74,
     RPS_EXIT_OPEN = 77, /* would listen to strangers; no token or key */

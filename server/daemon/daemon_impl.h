@@ -87,6 +87,9 @@ void rps_daemon_on_deadline(evutil_socket_t fd, short what, void *daemon);
 
 /* daemon.c */
 
+/** NULL: none. */
+const char *rps_daemon_checkpoint_dir(const struct rps_options *options);
+
 /** Where to listen; an exit code. */
 int rps_daemon_check_address(
         const struct rps_options *options, struct rps_listen_plan *plan);

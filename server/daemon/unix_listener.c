@@ -125,10 +125,14 @@ rps_unix_listen(struct rps_unix_listener *listener,
     (void)rps_fail(error, status, "no memory for the folder of sockets");
     for (unsigned n = 0; (folder = rps_unix_folder(plan->unix_dir, n)) != NULL;
             n++) {
-        status = rps_unix_folder_check(folder, true, error);
+        /* before the folder is made: it would be for nothing */
+        status = rps_unix_address(&listener->address, folder, plan->job_id,
+                plan->ps, port, error);
+        if (status == RPS_E_INVAL) {
+            status = RPS_E_LIMIT; /* INVAL is the address to listen on */
+        }
         if (status == RPS_OK) {
-            status = rps_unix_address(&listener->address, folder, plan->job_id,
-                    plan->ps, port, error);
+            status = rps_unix_folder_check(folder, true, error);
         }
         if (status == RPS_OK) {
             status = listen_in(listener, folder, backlog, error);

@@ -26,7 +26,7 @@ struct rps_unix_listener {
 
 /**
  * Bind and listen; *listener has fd -1 if it fails. RETRY_LATER: a server
- * answers there; AUTH, IO, INVAL: the folder or the file cannot be ours.
+ * answers there; AUTH, IO, LIMIT: the folder or the file cannot be ours.
  */
 rps_status rps_unix_listen(struct rps_unix_listener *listener,
         const struct rps_unix_plan *plan, uint16_t port, int backlog,

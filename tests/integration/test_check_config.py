@@ -15,7 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "conf/examples/recpsd.json"
-MORE = ["listen", "auth", "admin"]
+MORE = ["listen", "auth", "admin", "start"]
 KEYS = ["role", "index", "n_ps", "n_worker", "chief", "own_address"]
 
 
@@ -278,6 +278,51 @@ def test_it_says_where_it_would_listen(flags, listen, auth):
     assert (answer["listen"], answer["admin"]) == (listen, "127.0.0.1:9464")
     assert answer["auth"].split(";")[0] == auth
     assert verdict(*flags)["listen"] == listen
+    start = 77 if "77" in auth else 0
+    assert answer["start"] == str(start) and verdict(*flags)["start"] == start
+
+
+@is_recpsd
+@pytest.mark.parametrize("flags", [
+    ["--admin=off", "--ps-hosts", "10.0.0.1:2222", "--job-name", "ps",
+     "--task-index", "0"],
+    ["--bind", "0.0.0.0:0", "--port-file", "pf"],
+])
+def test_a_missing_secret_is_told_and_does_not_end_the_check(flags, tmp_path):
+    """It may run where the secret is not: the start is what it says."""
+    assert accepted(check(*flags))["start"] == "77"
+    assert verdict(*flags)["start"] == 77
+    run = subprocess.run([PROGRAM, *flags], cwd=tmp_path, capture_output=True,
+                         timeout=60, check=False)
+    assert run.returncode == 77
+
+
+@is_recpsd
+@pytest.mark.parametrize("folder, code", [
+    ("/proc/x", 74), ("/proc/x/y", 74), ("/dev/null", 74), ("/dev/null/x", 74),
+    ("kept", 0), ("a/b/c", 0), (".", 0), ("a/b/", 0),
+])
+def test_the_checkpoint_folder_is_tried_and_not_made(folder, code, tmp_path):
+    flags = ["--admin=off", "--checkpoint-dir", str(tmp_path / folder)]
+    run = check(*flags, "--json")
+    assert run.returncode == code, run.stderr
+    assert not list(tmp_path.iterdir())
+    if code != 0:
+        assert "--checkpoint-dir: " in run.stderr
+        assert json.loads(run.stdout)["code"] == "E_CHECKPOINT"
+        run = subprocess.run([PROGRAM, *flags, "--bind", "127.0.0.1:0",
+                              "--port-file", tmp_path / "port"],
+                             capture_output=True, timeout=60, check=False)
+        assert run.returncode == code
+
+
+@is_recpsd
+def test_a_relative_checkpoint_folder_is_tried_too(tmp_path):
+    for folder in ("kept", "a/b", "."):
+        run = subprocess.run(
+            [PROGRAM, "--check-config", "--checkpoint-dir", folder],
+            cwd=tmp_path, capture_output=True, timeout=60, check=False)
+        assert run.returncode == 0 and not list(tmp_path.iterdir())
 
 
 @is_recpsd
@@ -286,13 +331,14 @@ def test_it_says_where_it_would_listen(flags, listen, auth):
     (["--tls-cert", "x"], 64, "--tls-key is missing"),
     (["--bind", "127.0.0.1:7", "--admin", "127.0.0.1:7"], 64, "--admin"),
     (["--bind", "127.0.0.1:0"], 64, "--port-file"),
+    (["--start-from=newest"], 64, "no checkpoint_dir"),
 ])
 def test_what_a_start_would_refuse_is_refused(flags, code, words):
     run = check("--json", *flags)
     assert run.returncode == code and words in run.stderr
     answer = json.loads(run.stdout)
     assert answer["verdict"] == "reject"
-    assert answer["code"] in ("E_ACCESS", "E_ADDRESS")
+    assert answer["code"] in ("E_ACCESS", "E_ADDRESS", "E_CHECKPOINT")
 
 
 @is_recpsd

@@ -14,15 +14,16 @@ import programs
 from test_cli import recps
 
 FOLDER = programs.BUILD / "client/cli/completion"
+BENCH = programs.BUILD / "bench/completion"
 
 pytestmark = pytest.mark.skipif(
     not (FOLDER / "recps").is_file(), reason="completion is not built")
 
 
-def complete(*words):
+def complete(*words, file=FOLDER / "recps", function="_recps_complete"):
     """What bash offers for the last of these words."""
-    script = (f'source "{FOLDER}/recps"; COMP_WORDS=("$@"); '
-              "COMP_CWORD=$(($# - 1)); _recps_complete; "
+    script = (f'source "{file}"; COMP_WORDS=("$@"); '
+              f"COMP_CWORD=$(($# - 1)); {function}; "
               'printf "%s\\n" "${COMPREPLY[@]-}"')
     run = subprocess.run(["bash", "-uc", script, "bash", *words],
                          capture_output=True, text=True, timeout=30,
@@ -87,6 +88,41 @@ def test_values_are_offered(words, offered):
     assert complete(*words) == offered
 
 
+# ---- recps-bench ----
+
+has_bench = pytest.mark.skipif(not (BENCH / "recps-bench").is_file(),
+                               reason="recps-bench is not built")
+
+
+def complete_bench(*words):
+    return complete("recps-bench", *words, file=BENCH / "recps-bench",
+                    function="_recps_bench_complete")
+
+
+@has_bench
+@pytest.mark.parametrize("word", ["net", "table", "allreduce"])
+def test_every_flag_of_a_benchmarks_help_is_offered(word):
+    text = subprocess.run(
+        [str(programs.BUILD / "bench/recps-bench"), word, "--help"],
+        capture_output=True, text=True, timeout=30, check=True).stdout
+    offered = {flag.rstrip("=") for flag in complete_bench(word, "--")}
+    assert offered == flags_of(text)
+
+
+@has_bench
+@pytest.mark.parametrize("words, offered", [
+    ([""], ["net", "table", "allreduce", "--help", "--version"]),
+    (["ta"], ["table"]),
+    (["net", "--transport", ""], ["tcp", "unix", "shm", "local"]),
+    (["net", "--wire-type", "=", "i"], ["i8"]),
+    (["net", "--rows", ""], []),
+    (["table", "--peers", "o"], ["off"]),
+    (["allreduce", "--mpirun", "READ"], ["README.md"]),
+])
+def test_words_and_values_of_benchmarks_are_offered(words, offered):
+    assert complete_bench(*words) == offered
+
+
 def type_into_zsh(line, timeout=20):
     """The screen of a zsh that this line was typed to."""
     pid, fd = pty.fork()
@@ -107,7 +143,7 @@ def type_into_zsh(line, timeout=20):
 
     try:
         until(rb"[%#] ")
-        os.write(fd, f"PS1='rea'dy; fpath=({FOLDER} $fpath); autoload -Uz "
+        os.write(fd, f"PS1='rea'dy; fpath=({FOLDER} {BENCH} $fpath); autoload -Uz "
                  "compinit; compinit -u -D\n".encode())
         until(rb"ready")
         seen = b""
@@ -130,6 +166,9 @@ def type_into_zsh(line, timeout=20):
     ("recps --ps-hosts a:1 tables --log-fo", ["--log-format="]),
     ("recpsd --numa=inter", ["interleave"]),
     ("recps-train --mod", ["--mode"]),
+    ("recps-bench ta", ["table"]),
+    ("recps-bench net --transport=sh", ["shm"]),
+    ("recps-bench table --thr", ["--threads="]),
 ])
 def test_zsh_offers_the_same(line, words):
     screen = type_into_zsh(line)

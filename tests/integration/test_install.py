@@ -80,10 +80,12 @@ def test_manual_pages_and_completion_are_where_they_are_looked_for(installed):
     pages = [p.name for p in sorted((share / "man").glob("man*/*"))]
     assert pages == ["recps-bench.1", "recps-train.1", "recps.1", "recpsd.8"]
     bash = share / "bash-completion/completions"
-    for name in ("recps", "recpsd", "recps-train"):
+    for name in PROGRAMS:
         assert "complete -F" in (bash / name).read_text("utf8")
     zsh = (share / "zsh/site-functions/_recps").read_text("utf8")
     assert zsh.startswith("#compdef recps ")
+    zsh = (share / "zsh/site-functions/_recps-bench").read_text("utf8")
+    assert zsh.startswith("#compdef recps-bench\n")
 
 
 def test_the_programs_and_the_library_say_one_version(installed):

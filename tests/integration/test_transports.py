@@ -392,3 +392,16 @@ def test_what_was_sent_before_the_end_is_done(near, folder):
             reply = other.call(wire.LOOKUP, [keys_of(table, [1])])
             return rows(reply.find(wire.ROWS)) == (-1.0, -2.0)
         until(pushed)
+
+
+def test_a_folder_that_is_too_long_is_not_made_nor_blamed_on_bind(tmp_path):
+    folder = tmp_path / ("x" * 120)
+    run = subprocess.run(
+        [str(programs.RECPSD), "--unix-dir", str(folder), "--bind",
+         "127.0.0.1:0", "--port-file", str(tmp_path / "port"), "--admin=off"],
+        env=programs.environment(), capture_output=True, text=True, timeout=30,
+        check=False)
+    assert run.returncode == 64
+    assert f"listen_failed: {folder}" in run.stderr
+    assert "give a shorter unix_dir" in run.stderr
+    assert "--bind" not in run.stderr and not folder.exists()
