@@ -27,7 +27,7 @@ struct rps_loop {
     bool skipped; /* the last step's push, for an overflow */
     bool broken;  /* it was said that the loss is not finite */
     bool left;
-    uint64_t uncounted; /* own steps that went without this replica */
+    uint64_t uncounted; /* steps that went without this replica */
 };
 
 /** Rows of a step of all replicas. */

@@ -158,7 +158,8 @@ refuse(const struct rps_options *options, rps_status status, const char *words)
         fprintf(stderr, "recps-train: %s\n", words);
     }
     /* else: the file of --model-config */
-    return status == RPS_E_INVAL ? EX_USAGE : EX_NOINPUT;
+    return status == RPS_E_NOT_FOUND || status == RPS_E_IO ? EX_NOINPUT
+                                                           : EX_USAGE;
 }
 
 static int

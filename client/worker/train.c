@@ -357,7 +357,8 @@ catch_up(struct rps_loop *loop, uint64_t step, const rps_decision *decision)
     if (decision->included || loop->left) {
         return RPS_OK;
     }
-    loop->uncounted++;
+    /* the one that it ended too late, and those up to the newest */
+    loop->uncounted += 1 + newest - step;
     for (; status == RPS_OK && step < newest; step++) {
         status = next_turn(loop, &turn);
         rps_fetch_drop(&loop->fetch, turn);

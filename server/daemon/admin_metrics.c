@@ -322,29 +322,33 @@ add_tables(struct rps_text *text, const struct rps_service_figures *figures)
 
 /* ---- the server ---- */
 
-/* PS 0 alone knows them. */
+/* PS 0 alone knows them; before a job began there is no sample. */
 static void
 add_replicas(struct rps_text *text, const struct rps_job_figures *job)
 {
+    static const char info[] = "recps_job_info";
     static const char replicas[] = "recps_replicas";
+    static const char behind[] = "recps_replicas_behind_steps";
     char labels[LABELS_BYTES];
 
-    if (!job->begun) {
-        return;
+    rps_family(text, info, "gauge", "What the job's steps wait for.");
+    if (job->begun) {
+        rps_label(labels, sizeof(labels), "mode", job->mode);
+        rps_sample(text, info, labels, 1);
     }
-    rps_label(labels, sizeof(labels), "mode", job->mode);
-    rps_family(
-            text, "recps_job_info", "gauge", "What the job's steps wait for.");
-    rps_sample(text, "recps_job_info", labels, 1);
     rps_family(text, replicas, "gauge",
             "Replicas of the job: waited for, left, or lost or silent and "
             "given up (on_lost leave).");
-    rps_sample(text, replicas, "state=\"here\"", job->here);
-    rps_sample(text, replicas, "state=\"left\"", job->left);
-    rps_sample(text, replicas, "state=\"given_up\"", job->given_up);
-    rps_gauge(text, "recps_replicas_behind_steps",
-            "Steps between the first and the last replica that is here.",
-            (double)job->behind);
+    if (job->begun) {
+        rps_sample(text, replicas, "state=\"here\"", job->here);
+        rps_sample(text, replicas, "state=\"left\"", job->left);
+        rps_sample(text, replicas, "state=\"given_up\"", job->given_up);
+    }
+    rps_family(text, behind, "gauge",
+            "Steps between the first and the last replica that is here.");
+    if (job->begun) {
+        rps_sample(text, behind, "", job->behind);
+    }
 }
 
 static void

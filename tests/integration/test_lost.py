@@ -175,7 +175,8 @@ def test_a_backup_worker_that_was_held_up_catches_up(recpsd):
         for worker in workers[1:]:
             rest, _ = worker.communicate(timeout=60)
             assert worker.returncode == 0, rest
-        assert "steps were not counted" in rest
+        missed = re.search(r"(\d+) of this replica's steps were not", rest)
+        assert int(missed[1]) >= 30, rest # it was stopped for so many
         assert recpsd.wait() == 0
     finally:
         end(*workers)

@@ -195,6 +195,15 @@ def test_what_does_not_go_together_is_refused_in_words(flags, code, words):
     assert words in trainer.train(*given, *data, code=code).stderr
 
 
+def test_a_table_of_bytes_is_a_file_that_is_refused(tmp_path):
+    model = json.loads((EXAMPLES / "dlrm_tables.json").read_text())
+    model["tables"][0]["value_dtype"] = "int8"
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    done = trainer.train("--data", "synthetic:rows=99", "--model-config",
+                         tmp_path / "model.json", code=64)
+    assert "value_dtype is int8" in done.stderr
+
+
 def test_each_table_starts_from_weights_of_its_own(tmp_path):
     model = {"model": "dlrm", "bottom_mlp": [4], "top_mlp": [1],
              "dense": {"optimizer": "sgd", "learning_rate": 0},
