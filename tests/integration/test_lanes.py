@@ -16,6 +16,7 @@ import numpy
 import pytest
 
 import programs
+import saves
 import wire
 from exposition import Metrics
 from proxy_cut import DOWN, UP, CuttingProxy
@@ -241,18 +242,7 @@ class Home:
             *self.flags, bind=f"127.0.0.1:{port}").start()
 
     def save(self, step):
-        chief = pytest.importorskip("test_checkpoint_numpy").chief
-        with self.server.connect() as connection:
-            reply = connection.call(
-                wire.SAVE, [wire.text({"action": "prepare"})], step=step)
-            assert reply.status == wire.OK, reply.text
-            manifest = json.loads(chief([reply.json]))
-            manifest.update(step=step, epoch=0)
-            manifest = json.dumps(manifest, indent=1, sort_keys=True)
-            reply = connection.call(wire.SAVE, [wire.text(
-                {"action": "commit", "keep": 3, "manifest": manifest})],
-                step=step)
-            assert reply.status == wire.OK, reply.text
+        saves.save(self.server, step, keep=3)
 
     def __enter__(self):
         return self

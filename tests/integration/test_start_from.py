@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """recpsd --start-from newest where checkpoints are damaged."""
-import json
 import subprocess
 
 import pytest
 
 import programs
-import wire
+import saves
 
 pytestmark = pytest.mark.skipif(
     not programs.RECPSD.is_file(), reason=f"{programs.RECPSD} is not built")
@@ -21,20 +20,6 @@ def recps(server, *arguments):
         capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 0, run.stderr
     return run.stdout
-
-
-def save(server, step):
-    chief = pytest.importorskip("test_checkpoint_numpy").chief
-    with server.connect() as connection:
-        reply = connection.call(
-            wire.SAVE, [wire.text({"action": "prepare"})], step=step)
-        assert reply.status == wire.OK, reply.text
-        manifest = json.loads(chief([reply.json]))
-        manifest.update(step=step, epoch=0)
-        manifest = json.dumps(manifest, indent=1, sort_keys=True)
-        reply = connection.call(wire.SAVE, [wire.text(
-            {"action": "commit", "keep": 5, "manifest": manifest})], step=step)
-        assert reply.status == wire.OK, reply.text
 
 
 def started(folder):
@@ -52,7 +37,7 @@ def kept(tmp_path):
         for step in STEPS:
             for table in "ab":
                 recps(server, "assign", table, 7, step, step)
-            save(server, step)
+            saves.save(server, step)
     return tmp_path
 
 
