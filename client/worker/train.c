@@ -422,13 +422,26 @@ one_step(struct rps_loop *loop)
     return status == RPS_OK ? obey(loop, &decision) : status;
 }
 
+/* Leave with the end of a step that had no push of this replica. */
+static rps_status
+leave_at(struct rps_loop *loop, uint64_t step)
+{
+    struct rps_run *run = loop->run;
+    rps_decision decision;
+    rps_status status =
+            rps_step_end(run->client, step, NAN, RPS_WISH_LEAVE, &decision);
+
+    loop->left = true;
+    return status == RPS_OK
+                   ? RPS_OK
+                   : rps_run_client_failed(run, status, "leaving the job");
+}
+
 /* A replica with no step left, after a restore: leave at once. */
 static rps_status
 leave_idle(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
-    rps_decision decision;
-    rps_status status;
 
     if (run->settings->is_chief) {
         rps_run_say(run,
@@ -440,28 +453,7 @@ leave_idle(struct rps_loop *loop)
     if (run->settings->replicas == 1) {
         return RPS_OK;
     }
-    /* no push went before: nobody counts this step */
-    status = rps_step_end(
-            run->client, loop->step + 1, NAN, RPS_WISH_LEAVE, &decision);
-    return status == RPS_OK
-                   ? RPS_OK
-                   : rps_run_client_failed(run, status, "leaving the job");
-}
-
-/* The steps of the others passed this replica's last one while it computed:
- * it ends that one again, as it has nothing to push. */
-static rps_status
-leave_behind(struct rps_loop *loop)
-{
-    struct rps_run *run = loop->run;
-    rps_decision decision;
-    rps_status status = rps_step_end(
-            run->client, loop->step, NAN, RPS_WISH_LEAVE, &decision);
-
-    loop->left = true;
-    return status == RPS_OK
-                   ? RPS_OK
-                   : rps_run_client_failed(run, status, "leaving the job");
+    return leave_at(loop, loop->step + 1); /* nobody counts this step */
 }
 
 static void
@@ -486,8 +478,10 @@ train(struct rps_loop *loop)
     rps_report_start(loop->run->report);
     loop->run->running = true;
     while (status == RPS_OK && !loop->left) {
+        /* the steps of the others may pass this replica's last one while it
+         * computes: it ends that one again then */
         status = loop->step < loop->last_step ? one_step(loop)
-                                              : leave_behind(loop);
+                                              : leave_at(loop, loop->step);
     }
     rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
     say_uncounted(loop);
