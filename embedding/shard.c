@@ -73,9 +73,9 @@ bool
 rps_shard_promise_locked(
         struct rps_shard *shard, size_t n, const uint64_t *hashes)
 {
-    bool there = n <= PROMISES_MAX;
+    bool there = true;
 
-    if (!there) {
+    if (n > PROMISES_MAX) {
         return false;
     }
     for (size_t i = 0; i < n; i++) {
