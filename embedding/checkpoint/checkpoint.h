@@ -66,15 +66,20 @@ void rps_checkpoint_abort(const struct rps_checkpoint_id *id);
  * Steps that are complete in dir: the manifest, and every part file that it
  * names, or, where the manifest has as many parts as this job has PS
  * (`parts`), at least this PS's own (`part`): folders on own disks hold one
- * part each. Ascending; *steps_out is free()d by the caller. A folder that
- * is not there has none. Folders that do not count are not an error.
+ * part each. A delta is complete only if all that it stands on is, too.
+ * Ascending; *steps_out is free()d by the caller. A folder that is not there
+ * has none. Folders that do not count are not an error.
  */
 rps_status rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
         uint64_t **steps_out, size_t *count_out, struct rps_error *error);
-/** A ckpt-<step> folder that does not count, and why in words. */
+/**
+ * A ckpt-<step> folder that does not count, and why in words: of a delta also
+ * that an ancestor of it does not, or was replaced by another.
+ */
 struct rps_checkpoint_unusable {
     uint64_t step;
     char *why;
+    bool abandoned; /* as below */
 };
 
 /** A complete one. */
@@ -84,6 +89,8 @@ struct rps_checkpoint_complete {
     /** The job went back below it and on in a later epoch: an earlier step
      * was saved since. Still there, and not what to go on from. */
     bool abandoned;
+    bool is_delta;   /* all its ancestors are complete, too */
+    uint64_t parent; /* step; of a delta */
 };
 
 /** All that a checkpoint_dir holds; finish it. */
