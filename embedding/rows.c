@@ -43,6 +43,12 @@ rps_rows_init(struct rps_rows *rows, struct rps_arena *arena, size_t bytes)
             .arena = arena, .stride = stride, .rows_log2 = rows_log2(stride)};
 }
 
+static uint64_t
+bit_bytes(size_t words)
+{
+    return RPS_ROW_BITS * words * sizeof(uint64_t);
+}
+
 void
 rps_rows_finish(struct rps_rows *rows)
 {
@@ -67,7 +73,7 @@ size_t
 rps_rows_list_bytes(const struct rps_rows *rows)
 {
     return rows->chunk_room * (sizeof(*rows->chunks) + sizeof(*rows->starts)) +
-           RPS_ROW_BITS * rows->bit_words * sizeof(*rows->bits[0]);
+           bit_bytes(rows->bit_words);
 }
 
 static uint32_t
