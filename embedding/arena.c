@@ -15,9 +15,10 @@
 #define EMPTY_REGIONS_MAX 1u /* kept, so that one row more or less is cheap */
 
 bool
-rps_arena_init(struct rps_arena *arena, struct rps_budget *budget)
+rps_arena_init(struct rps_arena *arena, struct rps_budget *budget,
+        struct rps_region_file *file)
 {
-    *arena = (struct rps_arena){.budget = budget};
+    *arena = (struct rps_arena){.budget = budget, .file = file};
     return pthread_mutex_init(&arena->lock, NULL) == 0;
 }
 
@@ -29,6 +30,10 @@ rps_arena_finish(struct rps_arena *arena)
     }
     for (uint32_t i = 0; i < arena->span_count; i++) {
         rps_region_unmap(arena->spans[i].mapping, arena->spans[i].bytes);
+        if (arena->file != NULL) {
+            rps_region_file_release(
+                    arena->file, arena->spans[i].offset, arena->spans[i].bytes);
+        }
     }
     rps_budget_give(arena->budget, rps_arena_bytes(arena));
     free(arena->regions);
@@ -41,7 +46,9 @@ rps_arena_finish(struct rps_arena *arena)
 static rps_status
 account(struct rps_arena *arena, size_t bytes)
 {
-    if (!rps_budget_take(arena->budget, bytes)) {
+    if (arena->exceeds) {
+        rps_budget_add(arena->budget, bytes);
+    } else if (!rps_budget_take(arena->budget, bytes)) {
         return RPS_E_LIMIT;
     }
     atomic_fetch_add_explicit(&arena->bytes, bytes, memory_order_relaxed);
@@ -90,6 +97,23 @@ next_span_regions(const struct rps_arena *arena)
                                        : eighth;
 }
 
+/* Returns the first region. */
+static char *
+map_span(struct rps_arena *arena, uint32_t count, struct rps_span *span)
+{
+    char *start = NULL;
+
+    if (arena->file != NULL) {
+        span->bytes = (size_t)count * RPS_REGION_BYTES;
+        start = rps_region_file_map(arena->file, span->bytes, &span->offset);
+        span->mapping = start;
+        return start;
+    }
+    /* aligned regions need up to a region more of addresses */
+    span->bytes = (count + (size_t)1) * RPS_REGION_BYTES;
+    return rps_region_map(span->bytes, arena->region_count > 0, &span->mapping);
+}
+
 static rps_status
 add_span_locked(struct rps_arena *arena)
 {
@@ -101,9 +125,7 @@ add_span_locked(struct rps_arena *arena)
     if (status != RPS_OK) {
         return status;
     }
-    /* aligned regions need up to a region more of addresses */
-    span.bytes = (count + (size_t)1) * RPS_REGION_BYTES;
-    start = rps_region_map(span.bytes, arena->region_count > 0, &span.mapping);
+    start = map_span(arena, count, &span);
     if (start == NULL) {
         return RPS_E_NOMEM;
     }
@@ -111,10 +133,11 @@ add_span_locked(struct rps_arena *arena)
     arena->span_count++;
     for (uint32_t i = 0; i < count; i++) {
         arena->regions[arena->region_count] = (struct rps_region){
-                .start = start + (size_t)i * RPS_REGION_BYTES};
+                .start = start + (size_t)i * RPS_REGION_BYTES,
+                .offset = span.offset + (uint64_t)i * RPS_REGION_BYTES};
         arena->region_count++;
     }
-    if (arena->span_count == 2) {
+    if (arena->span_count == 2 && arena->file == NULL) {
         rps_region_make_huge(arena->regions[0].start);
     }
     return RPS_OK;
@@ -156,6 +179,10 @@ use_region_locked(struct rps_arena *arena, uint32_t *index_out)
         return status;
     }
     status = unused_region_locked(arena, index_out);
+    if (status == RPS_OK && arena->file != NULL) {
+        status = rps_region_file_use(
+                arena->file, arena->regions[*index_out].offset);
+    }
     if (status != RPS_OK) {
         unaccount(arena, RPS_REGION_BYTES);
         return status;
@@ -167,7 +194,9 @@ use_region_locked(struct rps_arena *arena, uint32_t *index_out)
     arena->used_count++;
     arena->empty_count++;
     note_room_locked(arena, *index_out);
-    rps_region_place(region->start);
+    if (arena->file == NULL) {
+        rps_region_place(region->start);
+    }
     rps_poison(region->start, RPS_REGION_BYTES);
     return RPS_OK;
 }
@@ -176,7 +205,11 @@ static void
 leave_region_locked(struct rps_arena *arena, struct rps_region *region)
 {
     rps_unpoison(region->start, RPS_REGION_BYTES);
-    rps_region_release(region->start);
+    if (arena->file == NULL) {
+        rps_region_release(region->start);
+    } else {
+        rps_region_file_release(arena->file, region->offset, RPS_REGION_BYTES);
+    }
     region->used = false;
     arena->used_count--;
     arena->empty_count--;

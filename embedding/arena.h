@@ -43,6 +43,7 @@ struct rps_run {
 
 struct rps_region {
     char *start;
+    uint64_t offset;                       /* in the arena's file */
     bool used;                             /* its memory is ours */
     uint32_t free_pages;                   /* of a used one */
     uint64_t taken[RPS_REGION_PAGES / 64]; /* a bit a page */
@@ -51,10 +52,16 @@ struct rps_region {
 struct rps_span {
     void *mapping;
     size_t bytes;
+    uint64_t offset; /* in the arena's file */
 };
+
+struct rps_region_file;
 
 struct rps_arena {
     struct rps_budget *budget;
+    struct rps_region_file *file; /* NULL: in memory */
+    bool exceeds; /* takes what it needs, whatever the budget says; set
+                     before use */
     pthread_mutex_t lock;
     struct rps_region *regions; /* lock; [region_count] */
     uint32_t region_count;      /* lock */
@@ -67,8 +74,9 @@ struct rps_arena {
     _Atomic uint64_t bytes; /* of regions and small runs; read by anyone */
 };
 
-/** false: no lock could be made. */
-bool rps_arena_init(struct rps_arena *arena, struct rps_budget *budget);
+/** file: where its regions are; NULL: memory. false: no lock could be made. */
+bool rps_arena_init(struct rps_arena *arena, struct rps_budget *budget,
+        struct rps_region_file *file);
 
 /** Gives everything back, runs that are still taken too. */
 void rps_arena_finish(struct rps_arena *arena);

@@ -164,7 +164,7 @@ move_line_locked(
 
     for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
         const uint32_t row = line->rows[lane];
-        if (row == 0 ||
+        if (row == 0 || (row & RPS_ROW_ON_DISK) != 0 ||
                 !rows->chunks[rps_rows_chunk_of(rows, row - 1)].drained) {
             continue;
         }
@@ -220,7 +220,8 @@ refill_locked(struct rps_shard *shard, const struct rps_rows *old)
         for (uint32_t i = 0; i < index->segments[s].line_count; i++) {
             struct rps_index_line *line = &index->segments[s].lines[i];
             for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
-                if (line->rows[lane] != 0) {
+                if (line->rows[lane] != 0 &&
+                        (line->rows[lane] & RPS_ROW_ON_DISK) == 0) {
                     const uint32_t number = rps_rows_take(&shard->rows);
                     memcpy(rps_rows_at(&shard->rows, number),
                             rps_rows_at(old, line->rows[lane] - 1),
@@ -251,6 +252,7 @@ restart_locked(
         return;
     }
     rps_rows_init(&fresh, rows->arena, rows->stride);
+    fresh.bit_count = rows->bit_count;
     assert(fresh.stride == rows->stride);
     if (needed > 0 && rps_rows_reserve(&fresh, needed) != RPS_OK) {
         rps_rows_finish(&fresh);

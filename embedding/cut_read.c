@@ -99,10 +99,10 @@ take_line_locked(struct walk *walk, struct rps_shard *shard,
 {
     for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
         const uint32_t row = line->rows[lane];
-        if (row != 0 && rps_track_take_locked(shard, row - 1)) {
+        if (row != 0 && rps_track_take_locked(shard, row)) {
             walk->keys[walk->count] = line->keys[lane];
             walk->meta[walk->count] = line->meta[lane];
-            walk->at[walk->count] = rps_rows_at(&shard->rows, row - 1);
+            walk->at[walk->count] = rps_shard_row_at(shard, row);
             rps_prefetch(walk->at[walk->count], walk->row_bytes);
             walk->count++;
         }

@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "embedding/index_grow.h"
+#include "embedding/tier.h"
 #include "embedding/track.h"
 
 #include <assert.h>
@@ -78,6 +79,20 @@ struct choice {
     unsigned looked; /* rows that may go */
 };
 
+/* One on the disk takes no memory; one that was looked up has another turn. */
+static bool
+passes_over_locked(const struct rps_shard *shard, uint32_t row)
+{
+    if ((row & RPS_ROW_ON_DISK) != 0) {
+        return true;
+    }
+    if (rps_shard_bit(shard, RPS_ROW_TOUCHED, row)) {
+        rps_shard_set_bit(shard, RPS_ROW_TOUCHED, row, false);
+        return true;
+    }
+    return false;
+}
+
 static void
 choose_of_line_locked(const struct rps_table *table,
         const struct rps_shard *shard, struct rps_index_line *line,
@@ -88,6 +103,9 @@ choose_of_line_locked(const struct rps_table *table,
     for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
         uint64_t score = 0;
         if (line->rows[lane] == 0) {
+            continue;
+        }
+        if (table->tiered && passes_over_locked(shard, line->rows[lane])) {
             continue;
         }
         if (is_guarded(guard,
@@ -104,7 +122,13 @@ choose_of_line_locked(const struct rps_table *table,
     }
 }
 
-bool
+static bool
+may_evict_for_room(const struct rps_table *table)
+{
+    return table->spec.on_full != RPS_ON_FULL_REFUSE && rps_may_evict(table);
+}
+
+enum rps_gone
 rps_evict_one_locked(struct rps_table *table, struct rps_shard *shard,
         struct rps_segment *segment, uint64_t hash,
         const struct rps_guard *guard)
@@ -112,8 +136,8 @@ rps_evict_one_locked(struct rps_table *table, struct rps_shard *shard,
     struct choice choice = {.score = 0};
     uint32_t at = (uint32_t)rps_index_home_line(hash, segment->line_count);
 
-    if (!rps_may_evict(table)) {
-        return false;
+    if (!table->tiered && !may_evict_for_room(table)) {
+        return RPS_GONE_NOT;
     }
     for (uint32_t lines = 0;
             lines < segment->line_count && choice.looked < RPS_EVICT_ROWS;
@@ -123,11 +147,17 @@ rps_evict_one_locked(struct rps_table *table, struct rps_shard *shard,
         at = at + 1 == segment->line_count ? 0 : at + 1;
     }
     if (choice.place.row == 0) {
-        return false;
+        return RPS_GONE_NOT;
+    }
+    if (rps_tier_lower_locked(table, shard, choice.place)) {
+        return RPS_GONE_LOWERED;
+    }
+    if (!may_evict_for_room(table)) {
+        return RPS_GONE_NOT;
     }
     evict_locked(table, shard, choice.place);
     rps_count(&table->evicted_full, 1);
-    return true;
+    return RPS_GONE_EVICTED;
 }
 
 bool
@@ -137,7 +167,7 @@ rps_evict_for_locked(struct rps_table *table, struct rps_shard *shard,
     struct rps_index *index = &shard->index;
     struct rps_segment *own = rps_index_segment(index, hash);
 
-    if (rps_evict_one_locked(table, shard, own, hash, guard)) {
+    if (rps_evict_one_locked(table, shard, own, hash, guard) != RPS_GONE_NOT) {
         return true;
     }
     if (rps_segment_free(own) <= rps_shard_kept_locked(shard, own)) {
@@ -146,7 +176,8 @@ rps_evict_for_locked(struct rps_table *table, struct rps_shard *shard,
     for (uint32_t i = 0; i < index->segment_count; i++) {
         struct rps_segment *other =
                 &index->segments[(hash + i) % index->segment_count];
-        if (rps_evict_one_locked(table, shard, other, hash, guard)) {
+        if (rps_evict_one_locked(table, shard, other, hash, guard) !=
+                RPS_GONE_NOT) {
             return true;
         }
     }

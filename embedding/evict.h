@@ -33,13 +33,19 @@ bool rps_may_evict(const struct rps_table *table);
 
 #define RPS_EVICT_ROWS 16u /* looked at for one that goes, or a few more */
 
+enum rps_gone {
+    RPS_GONE_NOT,
+    RPS_GONE_LOWERED, /* to the disk */
+    RPS_GONE_EVICTED
+};
+
 /**
  * Make place in a segment near the home of a hash: the row with the largest
- * score of RPS_EVICT_ROWS, from its home line on. False: no row of the
- * segment may go.
+ * score of RPS_EVICT_ROWS, from its home line on, goes to the disk where there
+ * is a tier with room, or else leaves. NOT: no row of the segment may go.
  */
-bool rps_evict_one_locked(struct rps_table *table, struct rps_shard *shard,
-        struct rps_segment *segment, uint64_t hash,
+enum rps_gone rps_evict_one_locked(struct rps_table *table,
+        struct rps_shard *shard, struct rps_segment *segment, uint64_t hash,
         const struct rps_guard *guard);
 
 /**

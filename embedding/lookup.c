@@ -66,7 +66,9 @@ struct lookup {
             const void *const *sources, size_t n, size_t dim);
     const uint32_t *counts; /* of the block; NULL: 1 each */
     bool admission;         /* absent keys are asked about */
-    float *rows;            /* of the block */
+    bool tiered;            /* some rows are on the disk */
+    uint64_t from_disk;
+    float *rows; /* of the block */
     size_t stride;
     struct rps_batch batch;
     struct rps_index_line *lines[RPS_BATCH_KEYS]; /* of the batch's keys */
@@ -140,8 +142,12 @@ sort_out_locked(struct lookup *lookup, const struct rps_shard *shard,
         const uint16_t key = probed->numbers[i];
         const uint8_t lane = probed->lanes[i];
         if (lane < RPS_LINE_KEYS) {
-            burst->rows[found] =
-                    rps_rows_at(&shard->rows, probed->lines[i]->rows[lane] - 1);
+            const uint32_t row = probed->lines[i]->rows[lane];
+            burst->rows[found] = rps_shard_row_at(shard, row);
+            if (lookup->tiered) {
+                lookup->from_disk += row >> 31;
+                rps_shard_set_bit(shard, RPS_ROW_TOUCHED, row, true);
+            }
             burst->positions[found] = lookup->batch.positions[key];
             found++;
         } else {
@@ -317,6 +323,8 @@ rps_table_lookup(struct rps_table *table, const struct rps_read *read,
     lookup.table = table;
     lookup.admission = !read->read_only && !rps_admits_all(table);
     lookup.gather = table->kernels.gather[table->spec.value_dtype];
+    lookup.tiered = table->tiered;
+    lookup.from_disk = 0;
     lookup.stride = stride;
     lookup.turn = 0;
     lookup.bursts[0] = lookup.bursts[1] = (struct burst){.n = 0};
@@ -335,4 +343,7 @@ rps_table_lookup(struct rps_table *table, const struct rps_read *read,
     }
     rps_count(&table->lookups, read->count);
     rps_count(&table->missing, missing);
+    if (lookup.from_disk > 0) {
+        rps_count(&table->disk_hits, lookup.from_disk);
+    }
 }

@@ -4,9 +4,14 @@
 
 #include "embedding/arena.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
-#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #ifdef RPS_HAVE_NUMA
 #include <numa.h>
@@ -87,4 +92,75 @@ void
 rps_region_release(char *region)
 {
     (void)madvise(region, RPS_REGION_BYTES, MADV_DONTNEED);
+}
+
+rps_status
+rps_region_file_open(struct rps_region_file *file, const char *dir)
+{
+    char path[PATH_MAX];
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/.recps-rows-XXXXXX", dir) >=
+            sizeof(path)) {
+        errno = ENAMETOOLONG;
+        return RPS_E_IO;
+    }
+    file->fd = mkstemp(path);
+    if (file->fd < 0) {
+        return RPS_E_IO;
+    }
+    (void)unlink(path);
+    (void)fcntl(file->fd, F_SETFD, FD_CLOEXEC);
+    file->end = 0;
+    if (pthread_mutex_init(&file->lock, NULL) != 0) {
+        close(file->fd);
+        errno = ENOMEM;
+        return RPS_E_IO;
+    }
+    return RPS_OK;
+}
+
+void
+rps_region_file_close(struct rps_region_file *file)
+{
+    pthread_mutex_destroy(&file->lock);
+    close(file->fd);
+}
+
+char *
+rps_region_file_map(
+        struct rps_region_file *file, size_t bytes, uint64_t *offset_out)
+{
+    char *mapping = MAP_FAILED;
+
+    pthread_mutex_lock(&file->lock);
+    *offset_out = file->end;
+    if (ftruncate(file->fd, (off_t)(file->end + bytes)) == 0) {
+        mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                file->fd, (off_t)file->end);
+    }
+    if (mapping != MAP_FAILED) {
+        file->end += bytes;
+    }
+    pthread_mutex_unlock(&file->lock);
+    if (mapping == MAP_FAILED) {
+        return NULL;
+    }
+    (void)madvise(mapping, bytes, MADV_RANDOM); /* a row is near no other */
+    return mapping;
+}
+
+rps_status
+rps_region_file_use(struct rps_region_file *file, uint64_t offset)
+{
+    return posix_fallocate(file->fd, (off_t)offset, RPS_REGION_BYTES) == 0
+                   ? RPS_OK
+                   : RPS_E_LIMIT;
+}
+
+void
+rps_region_file_release(
+        struct rps_region_file *file, uint64_t offset, size_t bytes)
+{
+    (void)fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            (off_t)offset, (off_t)bytes);
 }

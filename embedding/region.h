@@ -7,8 +7,12 @@
 #ifndef RPS_EMBEDDING_REGION_H
 #define RPS_EMBEDDING_REGION_H
 
+#include <recps/status.h>
+
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /** Where pages go; asked when a region is first used. */
 enum rps_numa {
@@ -38,5 +42,35 @@ void rps_region_place(char *region);
 
 /** Give the memory back; the addresses stay ours, and read 0. */
 void rps_region_release(char *region);
+
+/**
+ * A scratch file without a name, in which regions may be instead: what of
+ * them is not in memory the system reads and writes by itself. It goes with
+ * the process.
+ */
+struct rps_region_file {
+    int fd;
+    pthread_mutex_t lock;
+    uint64_t end; /* lock; the next mapping's offset */
+};
+
+/** Errors: IO (errno says why). */
+RPS_NODISCARD rps_status rps_region_file_open(
+        struct rps_region_file *file, const char *dir);
+void rps_region_file_close(struct rps_region_file *file);
+
+/** Addresses for `bytes` of the file, without a block of the disk. NULL: no
+ * memory. *offset_out is for the two below. */
+char *rps_region_file_map(
+        struct rps_region_file *file, size_t bytes, uint64_t *offset_out);
+
+/** Blocks of the disk for a region, before its first touch: none is missing
+ * later. LIMIT: the disk has none. */
+RPS_NODISCARD rps_status rps_region_file_use(
+        struct rps_region_file *file, uint64_t offset);
+
+/** Give them back; the addresses stay ours, and read 0. */
+void rps_region_file_release(
+        struct rps_region_file *file, uint64_t offset, size_t bytes);
 
 #endif /* RPS_EMBEDDING_REGION_H */

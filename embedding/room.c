@@ -83,7 +83,8 @@ make_way_locked(struct rps_room *room, size_t s, size_t i)
     if (rps_compact_stop_locked(room->table, shard)) {
         return true; /* nobody needs to go for the rows of its chunks */
     }
-    if (room->table->spec.on_full == RPS_ON_FULL_REFUSE) {
+    if (room->table->spec.on_full == RPS_ON_FULL_REFUSE &&
+            !room->table->tiered) {
         return false;
     }
     if (room->guard.bits == NULL &&
@@ -114,7 +115,7 @@ make_row_locked(struct rps_room *room, size_t s, size_t i)
     rps_status status = RPS_OK;
 
     if (room->table->spec.on_full != RPS_ON_FULL_REFUSE &&
-            is_crowded_locked(shard, room->hashes[i])) {
+            !room->table->tiered && is_crowded_locked(shard, room->hashes[i])) {
         (void)make_way_locked(room, s, i);
     }
     do {

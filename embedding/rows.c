@@ -39,14 +39,10 @@ rps_rows_init(struct rps_rows *rows, struct rps_arena *arena, size_t bytes)
 
     assert(bytes >= sizeof(uint32_t) && bytes % sizeof(uint32_t) == 0);
 
-    *rows = (struct rps_rows){
-            .arena = arena, .stride = stride, .rows_log2 = rows_log2(stride)};
-}
-
-static uint64_t
-bit_bytes(size_t words)
-{
-    return RPS_ROW_BITS * words * sizeof(uint64_t);
+    *rows = (struct rps_rows){.arena = arena,
+            .stride = stride,
+            .rows_log2 = rows_log2(stride),
+            .bit_count = RPS_ROW_TOUCHED};
 }
 
 void
@@ -73,7 +69,7 @@ size_t
 rps_rows_list_bytes(const struct rps_rows *rows)
 {
     return rows->chunk_room * (sizeof(*rows->chunks) + sizeof(*rows->starts)) +
-           bit_bytes(rows->bit_words);
+           rows->bit_count * rows->bit_words * sizeof(*rows->bits[0]);
 }
 
 static uint32_t
@@ -119,17 +115,17 @@ make_bit_room(struct rps_rows *rows, uint64_t end)
     }
     words = (size_t)((end + 63) / 64);
     words += words > 8 ? words / 8 : 0;
-    bits = calloc(RPS_ROW_BITS * words, sizeof(*bits));
+    bits = calloc(rows->bit_count * words, sizeof(*bits));
     if (bits == NULL) {
         return RPS_E_NOMEM;
     }
-    for (unsigned i = 0; i < RPS_ROW_BITS; i++) {
+    for (unsigned i = 0; i < rows->bit_count; i++) {
         if (old > 0) {
             memcpy(bits + i * words, rows->bits[i], old * sizeof(*bits));
         }
     }
     free(rows->bits[0]);
-    for (unsigned i = 0; i < RPS_ROW_BITS; i++) {
+    for (unsigned i = 0; i < rows->bit_count; i++) {
         rows->bits[i] = bits + i * words;
     }
     rows->bit_words = words;
@@ -158,8 +154,10 @@ add_chunk(struct rps_rows *rows, uint32_t row_count)
     struct rps_run run;
     rps_status status = make_list_room(rows);
 
-    if (status == RPS_OK && (uint64_t)number >= UINT32_MAX >> rows->rows_log2) {
-        status = RPS_E_LIMIT; /* row numbers are u32, and one stands for none */
+    if (status == RPS_OK &&
+            (uint64_t)number >= (uint64_t)INT32_MAX >> rows->rows_log2) {
+        /* row numbers are u32, one stands for none, one bit for the tier */
+        status = RPS_E_LIMIT;
     }
     if (status == RPS_OK) {
         status = make_bit_room(
@@ -321,7 +319,7 @@ rps_rows_give(struct rps_rows *rows, uint32_t number)
 
     assert(chunk->live > 0);
 
-    for (unsigned i = 0; i < RPS_ROW_BITS; i++) {
+    for (unsigned i = 0; i < rows->bit_count; i++) {
         rps_rows_clear_bit(rows, i, number);
     }
     memcpy(row, &chunk->freed, sizeof(chunk->freed));
@@ -350,7 +348,7 @@ void
 rps_rows_copy_bits(struct rps_rows *rows, uint32_t number,
         const struct rps_rows *old, uint32_t old_number)
 {
-    for (unsigned i = 0; i < RPS_ROW_BITS; i++) {
+    for (unsigned i = 0; i < rows->bit_count; i++) {
         if (rps_rows_bit(old, i, old_number)) {
             rps_rows_set_bit(rows, i, number);
         } else {

@@ -29,7 +29,8 @@
 enum rps_row_bit {
     RPS_ROW_CHANGED_0, /* in one of two generations; track.h */
     RPS_ROW_CHANGED_1,
-    RPS_ROW_WANTED, /* by a cut, as it is */
+    RPS_ROW_WANTED,  /* by a cut, as it is */
+    RPS_ROW_TOUCHED, /* by a lookup; only with a disk tier */
     RPS_ROW_BITS
 };
 
@@ -55,6 +56,7 @@ struct rps_rows {
     uint64_t live;      /* rows taken */
     uint64_t spare;     /* rows that can be taken without a new chunk */
     uint64_t *bits[RPS_ROW_BITS]; /* [bit_words]; one allocation, the first's */
+    uint32_t bit_count;           /* of them that there are */
     size_t bit_words;             /* >= all numbers / 64 */
 };
 
@@ -107,13 +109,15 @@ rps_rows_bit(const struct rps_rows *rows, enum rps_row_bit bit, uint32_t number)
 }
 
 static inline void
-rps_rows_set_bit(struct rps_rows *rows, enum rps_row_bit bit, uint32_t number)
+rps_rows_set_bit(
+        const struct rps_rows *rows, enum rps_row_bit bit, uint32_t number)
 {
     rows->bits[bit][number / 64] |= (uint64_t)1 << (number % 64);
 }
 
 static inline void
-rps_rows_clear_bit(struct rps_rows *rows, enum rps_row_bit bit, uint32_t number)
+rps_rows_clear_bit(
+        const struct rps_rows *rows, enum rps_row_bit bit, uint32_t number)
 {
     rows->bits[bit][number / 64] &= ~((uint64_t)1 << (number % 64));
 }

@@ -20,6 +20,7 @@ rps_shard_init(struct rps_shard *shard, struct rps_arena *lines,
     shard->reserved = 0;
     memset(shard->promised, 0, sizeof(shard->promised));
     memset(&shard->track, 0, sizeof(shard->track));
+    memset(&shard->disk, 0, sizeof(shard->disk));
     rps_rows_init(&shard->rows, cells, row_bytes);
     rps_counts_init(&shard->counts, job_seed, cells->budget);
     status = rps_index_init(&shard->index, lines, job_seed, skip);
@@ -35,6 +36,9 @@ rps_shard_finish(struct rps_shard *shard)
     assert(shard->reserved == 0);
     rps_index_finish(&shard->index);
     rps_rows_finish(&shard->rows);
+    if (shard->disk.arena != NULL) {
+        rps_rows_finish(&shard->disk);
+    }
     rps_counts_finish(&shard->counts);
     pthread_mutex_destroy(&shard->lock);
 }
@@ -125,6 +129,9 @@ void
 rps_shard_erase_row_locked(
         struct rps_shard *shard, struct rps_index_place place)
 {
+    struct rps_rows *rows =
+            (place.row & RPS_ROW_ON_DISK) != 0 ? &shard->disk : &shard->rows;
+
     rps_index_remove(&shard->index, place);
-    rps_rows_give(&shard->rows, place.row - 1);
+    rps_rows_give(rows, rps_row_number(place.row));
 }

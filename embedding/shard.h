@@ -43,10 +43,14 @@ struct rps_track {
     uint64_t kept_changed;
 };
 
+/* In the index, of a row on the disk: its number is that of shard->disk. */
+#define RPS_ROW_ON_DISK 0x80000000u
+
 struct rps_shard {
     pthread_mutex_t lock;
     struct rps_index index; /* lock */
     struct rps_rows rows;   /* lock */
+    struct rps_rows disk;   /* lock; arena NULL: the table has no disk tier */
     uint64_t reserved;      /* lock; rows promised, not yet created */
     /* lock; the same, of keys of each part: sum = reserved */
     uint32_t promised[RPS_INDEX_PARTS];
@@ -96,11 +100,51 @@ RPS_NODISCARD rps_status rps_shard_create_row_locked(struct rps_shard *shard,
 void rps_shard_erase_row_locked(
         struct rps_shard *shard, struct rps_index_place place);
 
+/** Where a row is, as the index names it, and its number there. */
+static inline const struct rps_rows *
+rps_shard_rows_of(const struct rps_shard *shard, uint32_t row)
+{
+    return __builtin_expect((row & RPS_ROW_ON_DISK) != 0, 0) ? &shard->disk
+                                                             : &shard->rows;
+}
+
+static inline uint32_t
+rps_row_number(uint32_t row)
+{
+    return (row & ~RPS_ROW_ON_DISK) - 1;
+}
+
+static inline char *
+rps_shard_row_at(const struct rps_shard *shard, uint32_t row)
+{
+    return rps_rows_at(rps_shard_rows_of(shard, row), rps_row_number(row));
+}
+
 static inline char *
 rps_shard_row_locked(
         const struct rps_shard *shard, struct rps_index_place place)
 {
-    return rps_rows_at(&shard->rows, place.row - 1);
+    return rps_shard_row_at(shard, place.row);
+}
+
+static inline bool
+rps_shard_bit(const struct rps_shard *shard, enum rps_row_bit bit, uint32_t row)
+{
+    return rps_rows_bit(
+            rps_shard_rows_of(shard, row), bit, rps_row_number(row));
+}
+
+static inline void
+rps_shard_set_bit(const struct rps_shard *shard, enum rps_row_bit bit,
+        uint32_t row, bool value)
+{
+    const struct rps_rows *rows = rps_shard_rows_of(shard, row);
+
+    if (value) {
+        rps_rows_set_bit(rows, bit, rps_row_number(row));
+    } else {
+        rps_rows_clear_bit(rows, bit, rps_row_number(row));
+    }
 }
 
 #endif /* RPS_EMBEDDING_SHARD_H */

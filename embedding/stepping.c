@@ -12,6 +12,7 @@
 #include "embedding/prefetch.h"
 #include "embedding/save_buffer.h"
 #include "embedding/tick.h"
+#include "embedding/tier.h"
 #include "embedding/track.h"
 
 #include <stdbool.h>
@@ -129,8 +130,10 @@ ask_row_locked(const struct rps_apply *apply, const struct rps_shard *shard,
 {
     if (place.row != 0) {
         rps_prefetch(rps_shard_row_locked(shard, place), apply->row_bytes);
-        __builtin_prefetch(
-                &shard->rows.bits[shard->track.now][(place.row - 1) / 64], 1);
+        __builtin_prefetch(&rps_shard_rows_of(shard, place.row)
+                                    ->bits[shard->track.now]
+                                          [rps_row_number(place.row) / 64],
+                1);
     }
 }
 
@@ -234,6 +237,11 @@ step_burst_locked(struct rps_apply *apply, const struct slice *slice,
 
     find_burst_locked(apply, slice, start, n, places);
     for (size_t i = 0; i < n; i++) {
+        if ((places[i].row & RPS_ROW_ON_DISK) != 0) {
+            rps_count(&apply->table->disk_hits, 1);
+            places[i].row =
+                    rps_tier_raise_locked(apply->table, shard, places[i]);
+        }
         if (places[i].row != 0 &&
                 !step_key_locked(apply, shard, &combined[i], places[i])) {
             refuse_sum(apply, slice->start + start + i);

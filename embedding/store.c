@@ -10,6 +10,7 @@
 #include "embedding/save_buffer.h"
 #include "embedding/store_impl.h"
 #include "embedding/table_impl.h"
+#include "embedding/tier.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -23,7 +24,9 @@ struct entry {
 
 struct rps_store {
     uint64_t job_seed;
-    struct rps_budget *budget; /* of the server; NULL: none */
+    struct rps_budget *budget;    /* of the server; NULL: none */
+    struct rps_region_file *tier; /* of the server; NULL: no disk tier */
+    struct rps_budget *disk;      /* what may be there */
     struct rps_save_buffer *buffer;
     struct rps_cut *cut;
     struct rps_table **tables; /* [count], as made */
@@ -69,6 +72,15 @@ rps_store_set_budget(struct rps_store *store, struct rps_budget *budget)
     assert(store->count == 0);
     store->budget = budget;
     rps_save_buffer_set_budget(store->buffer, budget);
+}
+
+void
+rps_store_set_tier(struct rps_store *store, struct rps_region_file *file,
+        struct rps_budget *disk)
+{
+    assert(store->count == 0);
+    store->tier = file;
+    store->disk = disk;
 }
 
 void
@@ -283,6 +295,11 @@ rps_store_open_table(struct rps_store *store, const rps_table_spec *spec,
     if (status == RPS_OK && store->budget != NULL) {
         status = rps_table_enter_budget(*table_out, store->budget, error);
     }
+    if (status == RPS_OK && store->tier != NULL &&
+            rps_tier_enter(*table_out, store->tier, store->disk) != RPS_OK) {
+        status = rps_fail(error, RPS_E_NOMEM, "table %s: no memory to add it",
+                spec->name);
+    }
     if (status == RPS_OK) {
         add(store, *table_out, false);
     } else {
@@ -301,6 +318,9 @@ rps_store_add_restored(struct rps_store *store, struct rps_table *table)
         return RPS_E_MISMATCH;
     }
     status = make_room(store);
+    if (status == RPS_OK && store->tier != NULL) {
+        status = rps_tier_enter(table, store->tier, store->disk);
+    }
     if (status == RPS_OK) {
         if (store->budget != NULL) {
             rps_table_join_budget(table, store->budget);

@@ -19,6 +19,14 @@ void rps_store_destroy(struct rps_store *store);
 /** Of all its tables, from now on; outlives the store. NULL: none. */
 void rps_store_set_budget(struct rps_store *store, struct rps_budget *budget);
 
+/**
+ * Tables made from now on may have rows on the disk: in `file`, within
+ * `disk`. Both outlive the store.
+ */
+struct rps_region_file;
+void rps_store_set_tier(struct rps_store *store, struct rps_region_file *file,
+        struct rps_budget *disk);
+
 struct rps_table *rps_store_find(const struct rps_store *store, uint64_t id);
 struct rps_table *rps_store_at(const struct rps_store *store, size_t index);
 size_t rps_store_count(const struct rps_store *store);
@@ -33,7 +41,8 @@ rps_status rps_store_open_table(struct rps_store *store,
         const rps_table_spec *spec, struct rps_table **table_out,
         struct rps_error *error);
 
-/** Add a restored table: its policy is open until its first request. */
+/** Add a table that is being restored, before its first row: its policy is
+ * open until its first request. */
 rps_status rps_store_add_restored(
         struct rps_store *store, struct rps_table *table);
 

@@ -10,6 +10,7 @@
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
 #include "embedding/table_impl.h"
+#include "embedding/tier.h"
 #include "embedding/track.h"
 
 #include <assert.h>
@@ -56,10 +57,10 @@ init_memory(struct rps_table *table)
     if (pthread_mutex_init(&table->marks.lock, NULL) != 0) {
         goto no_marks;
     }
-    if (!rps_arena_init(&table->lines, &table->budget)) {
+    if (!rps_arena_init(&table->lines, &table->budget, NULL)) {
         goto no_lines;
     }
-    if (rps_arena_init(&table->cells, &table->budget)) {
+    if (rps_arena_init(&table->cells, &table->budget, NULL)) {
         return true;
     }
     rps_arena_finish(&table->lines);
@@ -159,6 +160,7 @@ rps_table_destroy(struct rps_table *table)
     rps_hot_destroy(table->hot);
     rps_arena_finish(&table->lines);
     rps_arena_finish(&table->cells);
+    rps_tier_finish(table);
     pthread_mutex_destroy(&table->marks.lock);
     pthread_mutex_destroy(&table->making);
     free(table->shards);
@@ -271,7 +273,7 @@ rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
 
     if (status == RPS_OK) {
         char *row = rps_shard_row_locked(shard, *place_out);
-        rps_track_new_locked(shard, place_out->row - 1);
+        rps_track_new_locked(shard, place_out->row);
         write_first_value(table, key, row);
         rps_slots_fresh(&table->spec, rps_table_slots_at(table, row));
         rps_count(&table->rows, 1);
@@ -285,6 +287,9 @@ rps_table_erase_row_locked(struct rps_table *table, struct rps_shard *shard,
         struct rps_index_place place)
 {
     rps_track_erase_locked(table, shard, place);
+    if ((place.row & RPS_ROW_ON_DISK) != 0) {
+        atomic_fetch_sub_explicit(&table->disk_rows, 1, memory_order_relaxed);
+    }
     rps_shard_erase_row_locked(shard, place);
     atomic_fetch_sub_explicit(&table->rows, 1, memory_order_relaxed);
 }
@@ -319,7 +324,8 @@ add_shard(struct rps_shard *shard, struct rps_table_stats *out)
 {
     pthread_mutex_lock(&shard->lock);
     out->bytes += sizeof(*shard) + rps_index_list_bytes(&shard->index) +
-                  rps_rows_list_bytes(&shard->rows);
+                  rps_rows_list_bytes(&shard->rows) +
+                  rps_rows_list_bytes(&shard->disk);
     out->index_bytes += rps_index_line_bytes(&shard->index);
     pthread_mutex_unlock(&shard->lock);
 }
@@ -343,6 +349,12 @@ rps_table_stats_of(struct rps_table *table, struct rps_table_stats *out)
             .erased = rps_counted(&table->erased),
             .evicted_cold = rps_counted(&table->evicted_cold),
             .evicted_full = rps_counted(&table->evicted_full),
+            .disk_rows = rps_counted(&table->disk_rows),
+            .disk_bytes =
+                    table->tiered ? rps_arena_bytes(&table->disk_cells) : 0,
+            .disk_hits = rps_counted(&table->disk_hits),
+            .lowered = rps_counted(&table->lowered),
+            .raised = rps_counted(&table->raised),
     };
     for (size_t i = 0; i < table->shard_count; i++) {
         add_shard(&table->shards[i], out);
@@ -364,7 +376,7 @@ visit_line_locked(const struct rps_shard *shard,
 
     for (unsigned i = 0; status == RPS_OK && i < RPS_LINE_KEYS; i++) {
         if (line->rows[i] != 0) {
-            char *row = rps_rows_at(&shard->rows, line->rows[i] - 1);
+            char *row = rps_shard_row_at(shard, line->rows[i]);
             const struct rps_row_view view = {.key = line->keys[i],
                     .value = row,
                     .slots = rps_table_slots_at(visitor->table, row),

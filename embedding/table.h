@@ -40,6 +40,11 @@ struct rps_table_stats {
     uint64_t evicted_full;    /* rows, to stay within a budget */
     uint64_t admission_keys;  /* with a count and without a row; exact only */
     uint64_t admission_bytes; /* of `bytes`, their counts */
+    uint64_t disk_rows;       /* of `rows`, those on the disk (tier.h) */
+    uint64_t disk_bytes;      /* that they take there, beside `bytes` */
+    uint64_t disk_hits;       /* keys looked up or pushed whose row was there */
+    uint64_t lowered;         /* rows, to the disk */
+    uint64_t raised;          /* and back */
 };
 
 /** The caller's clocks: nothing here reads one. */
@@ -260,6 +265,7 @@ struct rps_evict_report {
     uint64_t examined;     /* rows looked at */
     uint64_t cold;         /* rows erased: idle too long */
     uint64_t full;         /* rows erased: over the budget, least score */
+    uint64_t lowered;      /* rows moved to the disk instead */
     uint64_t bytes_before; /* what the table takes from its budget */
     uint64_t bytes_after;
 };

@@ -75,6 +75,11 @@ struct rps_table {
     struct rps_marks marks;
     struct rps_upkeep upkeep; /* making */
 
+    /* the disk tier (tier.h): set before use */
+    bool tiered;
+    struct rps_budget disk_budget;
+    struct rps_arena disk_cells;
+
     /* for a cut (cut.h); NULL: of no store. Both are set while no call is
      * under way */
     struct rps_save_buffer *buffer;
@@ -98,6 +103,10 @@ struct rps_table {
     _Atomic uint64_t erased;
     _Atomic uint64_t evicted_cold;
     _Atomic uint64_t evicted_full;
+    _Atomic uint64_t disk_rows;
+    _Atomic uint64_t disk_hits;
+    _Atomic uint64_t lowered;
+    _Atomic uint64_t raised;
 };
 
 /** rps_table_create() with another number of shards, 2^shard_log2. */

@@ -33,7 +33,8 @@ static void
 add_erased(struct rps_table *table, const struct rps_shard *shard,
         struct rps_generation *generation, uint64_t key)
 {
-    const size_t most = shard->rows.live / 4 + ERASED_SMALL;
+    const size_t most =
+            (shard->rows.live + shard->disk.live) / 4 + ERASED_SMALL;
     const size_t room =
             generation->room == 0 ? ERASED_FIRST : generation->room * 2;
     const size_t more = (room - generation->room) * sizeof(*generation->erased);
@@ -60,12 +61,20 @@ add_erased(struct rps_table *table, const struct rps_shard *shard,
     generation->erased[generation->count++] = key;
 }
 
+/* In memory and on the disk. */
+static void
+fill_bit_locked(struct rps_shard *shard, enum rps_row_bit bit, bool value)
+{
+    rps_rows_fill_bit(&shard->rows, bit, value);
+    rps_rows_fill_bit(&shard->disk, bit, value);
+}
+
 /* At the first change behind the cut, not in it: it may be long. */
 static void
 fill_wanted_locked(struct rps_shard *shard)
 {
     if (!shard->track.filled) {
-        rps_rows_fill_bit(&shard->rows, RPS_ROW_WANTED, true);
+        fill_bit_locked(shard, RPS_ROW_WANTED, true);
         shard->track.filled = true;
     }
 }
@@ -75,29 +84,28 @@ rps_track_keep_locked(struct rps_table *table, struct rps_shard *shard,
         struct rps_index_place place)
 {
     struct rps_track *track = &shard->track;
-    const uint32_t number = place.row - 1;
     struct rps_kept_row kept;
 
     fill_wanted_locked(shard);
     kept = (struct rps_kept_row){.key = place.line->keys[place.lane],
             .meta = place.line->meta[place.lane],
-            .changed = rps_rows_bit(&shard->rows, track->now ^ 1u, number)};
-    if (rps_track_take_locked(shard, number)) {
+            .changed = rps_shard_bit(shard, track->now ^ 1u, place.row)};
+    if (rps_track_take_locked(shard, place.row)) {
         track->kept += 1;
         track->kept_changed += kept.changed;
         rps_save_buffer_add(table->buffer, table->cut_list, &kept,
-                rps_rows_at(&shard->rows, number));
+                rps_shard_row_locked(shard, place));
     }
 }
 
 void
-rps_track_new_locked(struct rps_shard *shard, uint32_t number)
+rps_track_new_locked(struct rps_shard *shard, uint32_t row)
 {
     if (shard->track.cutting) {
         fill_wanted_locked(shard);
-        rps_rows_clear_bit(&shard->rows, RPS_ROW_WANTED, number);
+        rps_shard_set_bit(shard, RPS_ROW_WANTED, row, false);
     }
-    rps_rows_set_bit(&shard->rows, shard->track.now, number);
+    rps_shard_set_bit(shard, shard->track.now, row, true);
 }
 
 void
@@ -126,7 +134,7 @@ rps_track_clean_locked(struct rps_table *table, struct rps_shard *shard)
 {
     struct rps_track *track = &shard->track;
 
-    rps_rows_fill_bit(&shard->rows, track->now, false);
+    fill_bit_locked(shard, track->now, false);
     forget_erased(table, &track->generations[track->now]);
     track->generations[track->now].based = true;
 }
@@ -141,9 +149,17 @@ rps_track_cut_locked(struct rps_shard *shard)
     track->cutting = true;
     track->filled = false;
     track->changed_only = false;
-    track->cut_rows = shard->rows.live;
+    track->cut_rows = shard->rows.live + shard->disk.live;
     track->kept = 0;
     track->kept_changed = 0;
+}
+
+static void
+merge_bits(const struct rps_rows *rows, unsigned now)
+{
+    for (size_t i = 0; i < rows->bit_words; i++) {
+        rows->bits[now][i] |= rows->bits[now ^ 1u][i];
+    }
 }
 
 /* What was changed before the cut is changed still. */
@@ -153,11 +169,9 @@ merge_back_locked(struct rps_table *table, struct rps_shard *shard)
     struct rps_track *track = &shard->track;
     struct rps_generation *now = &track->generations[track->now];
     struct rps_generation *before = &track->generations[track->now ^ 1u];
-    struct rps_rows *rows = &shard->rows;
 
-    for (size_t i = 0; i < rows->bit_words; i++) {
-        rows->bits[track->now][i] |= rows->bits[track->now ^ 1u][i];
-    }
+    merge_bits(&shard->rows, track->now);
+    merge_bits(&shard->disk, track->now);
     if (!before->based) {
         lose_base(table, now);
     }
@@ -175,30 +189,38 @@ rps_track_end_locked(
     if (!saved) {
         merge_back_locked(table, shard);
     }
-    rps_rows_fill_bit(&shard->rows, track->now ^ 1u, false);
-    rps_rows_fill_bit(&shard->rows, RPS_ROW_WANTED, false);
+    fill_bit_locked(shard, track->now ^ 1u, false);
+    fill_bit_locked(shard, RPS_ROW_WANTED, false);
     forget_erased(table, &track->generations[track->now ^ 1u]);
     track->cutting = false;
+}
+
+/* Numbers without a row are not changed. */
+static uint64_t
+changed_wanted(const struct rps_rows *rows, unsigned now)
+{
+    const uint64_t *changed = rows->bits[now ^ 1u];
+    const uint64_t *wanted = rows->bits[RPS_ROW_WANTED];
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < rows->bit_words; i++) {
+        count += (uint64_t)__builtin_popcountll(changed[i] & wanted[i]);
+    }
+    return count;
 }
 
 uint64_t
 rps_track_choose_locked(struct rps_shard *shard, bool changed_only)
 {
     struct rps_track *track = &shard->track;
-    const struct rps_rows *rows = &shard->rows;
-    const uint64_t *changed = rows->bits[track->now ^ 1u];
-    const uint64_t *wanted = rows->bits[RPS_ROW_WANTED];
-    uint64_t count = track->kept_changed;
 
     fill_wanted_locked(shard);
     track->changed_only = changed_only;
     if (!changed_only) {
         return track->cut_rows;
     }
-    for (size_t i = 0; i < rows->bit_words; i++) {
-        count += (uint64_t)__builtin_popcountll(changed[i] & wanted[i]);
-    }
-    return count;
+    return track->kept_changed + changed_wanted(&shard->rows, track->now) +
+           changed_wanted(&shard->disk, track->now);
 }
 
 void

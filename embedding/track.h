@@ -36,11 +36,11 @@ rps_track_change_locked(struct rps_table *table, struct rps_shard *shard,
     if (__builtin_expect(track->cutting, 0)) {
         rps_track_keep_locked(table, shard, place);
     }
-    rps_rows_set_bit(&shard->rows, track->now, place.row - 1);
+    rps_shard_set_bit(shard, track->now, place.row, true);
 }
 
 /** A row was made: no cut wants it. */
-void rps_track_new_locked(struct rps_shard *shard, uint32_t number);
+void rps_track_new_locked(struct rps_shard *shard, uint32_t row);
 
 /** A row is about to be erased. */
 void rps_track_erase_locked(struct rps_table *table, struct rps_shard *shard,
@@ -65,16 +65,14 @@ uint64_t rps_track_choose_locked(struct rps_shard *shard, bool changed_only);
 
 /** Of a row of the table: is it to be written? It is not wanted any more. */
 static inline bool
-rps_track_take_locked(struct rps_shard *shard, uint32_t number)
+rps_track_take_locked(struct rps_shard *shard, uint32_t row)
 {
-    struct rps_rows *rows = &shard->rows;
-
-    if (!rps_rows_bit(rows, RPS_ROW_WANTED, number)) {
+    if (!rps_shard_bit(shard, RPS_ROW_WANTED, row)) {
         return false;
     }
-    rps_rows_clear_bit(rows, RPS_ROW_WANTED, number);
+    rps_shard_set_bit(shard, RPS_ROW_WANTED, row, false);
     return !shard->track.changed_only ||
-           rps_rows_bit(rows, shard->track.now ^ 1u, number);
+           rps_shard_bit(shard, shard->track.now ^ 1u, row);
 }
 
 void rps_track_finish(struct rps_table *table, struct rps_shard *shard);

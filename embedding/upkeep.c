@@ -5,6 +5,7 @@
  * all shards in each:
  *
  *   cold     rows idle for too long leave
+ *   raise    rows on the disk that were looked up come back (tier.h)
  *   counts   where max_cold_* is set, admission counts are halved once in so
  *            many ticks
  *   compact  memory is given back (compact.h)
@@ -23,16 +24,20 @@
 #include "embedding/compact.h"
 #include "embedding/evict.h"
 #include "embedding/save_buffer.h"
+#include "embedding/tier.h"
 
 #include <assert.h>
 
-#define EVICT_LINES 5u    /* what evicting a row counts as */
-#define SHARE_MORE  0.02  /* evicted beyond the excess: chunks are not full */
-#define SHARE_MOST  0.25  /* of the rows, in one pass */
-#define PASS_LINES  4096u /* a slice of rps_table_evict() */
+#define RAISE_LINES   5u    /* what raising a row counts as */
+#define EVICT_LINES   5u    /* what evicting a row counts as */
+#define SHARE_MORE    0.02  /* evicted beyond the excess: chunks are not full */
+#define SHARE_MOST    0.25  /* of the rows, in one pass */
+#define TIER_HEADROOM 16u   /* one part of so many of a limit stays free */
+#define PASS_LINES    4096u /* a slice of rps_table_evict() */
 
 enum phase {
     PHASE_COLD,
+    PHASE_RAISE,
     PHASE_COUNTS,
     PHASE_COMPACT,
     PHASE_BUDGET,
@@ -52,6 +57,16 @@ used_bytes(const struct rps_table *table)
     return atomic_load_explicit(&table->budget.used, memory_order_relaxed);
 }
 
+/* Rows go to the disk before they have to: a push finds room then. */
+static uint64_t
+limit_of(const struct rps_table *table, const struct rps_budget *budget)
+{
+    const uint64_t limit =
+            atomic_load_explicit(&budget->limit, memory_order_relaxed);
+
+    return table->tiered ? limit - limit / TIER_HEADROOM : limit;
+}
+
 /* Bytes beyond a limit of the table or the server, for this table. */
 static uint64_t
 excess_of(const struct rps_table *table)
@@ -62,8 +77,7 @@ excess_of(const struct rps_table *table)
             budget = budget->parent) {
         const uint64_t used =
                 atomic_load_explicit(&budget->used, memory_order_relaxed);
-        const uint64_t limit =
-                atomic_load_explicit(&budget->limit, memory_order_relaxed);
+        const uint64_t limit = limit_of(table, budget);
         if (limit != 0 && used > limit && used - limit > excess) {
             excess = used - limit;
         }
@@ -199,6 +213,39 @@ counts_slice(struct slice *slice)
     return true;
 }
 
+/* Rows of a few lines. True: the phase is over. */
+static bool
+raise_slice(struct slice *slice)
+{
+    struct rps_upkeep *upkeep = slice->upkeep;
+    struct rps_shard *shard = &slice->table->shards[upkeep->shard];
+    bool over = false;
+
+    if (rps_counted(&slice->table->disk_rows) == 0 ||
+            excess_of(slice->table) > 0) {
+        return true;
+    }
+    pthread_mutex_lock(&shard->lock);
+    if (upkeep->segment < shard->index.segment_count) {
+        const struct rps_segment *segment =
+                &shard->index.segments[upkeep->segment];
+        while (slice->lines > 0 && upkeep->line < segment->line_count) {
+            spend(slice,
+                    1 + RAISE_LINES * rps_tier_raise_line_locked(slice->table,
+                                              shard,
+                                              &segment->lines[upkeep->line]));
+            upkeep->line++;
+        }
+        if (upkeep->line >= segment->line_count) {
+            over = next_segment(slice, shard);
+        }
+    } else {
+        over = next_segment(slice, shard);
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return over;
+}
+
 /* A share of one segment's rows. */
 static void
 evict_share_locked(
@@ -211,12 +258,16 @@ evict_share_locked(
         upkeep->carry += upkeep->share * (double)from->count;
         upkeep->line = 1;
     }
-    while (upkeep->carry >= 1.0 && slice->lines > 0 &&
-            rps_evict_one_locked(slice->table, shard, from,
-                    rps_mix64(upkeep->evicted ^ upkeep->shard), &none)) {
+    while (upkeep->carry >= 1.0 && slice->lines > 0) {
+        const enum rps_gone gone = rps_evict_one_locked(slice->table, shard,
+                from, rps_mix64(upkeep->evicted ^ upkeep->shard), &none);
+        if (gone == RPS_GONE_NOT) {
+            break;
+        }
         upkeep->carry -= 1.0;
         upkeep->evicted++;
-        slice->report->full++;
+        slice->report->full += gone == RPS_GONE_EVICTED;
+        slice->report->lowered += gone == RPS_GONE_LOWERED;
         slice->report->examined += RPS_EVICT_ROWS;
         spend(slice, EVICT_LINES);
     }
@@ -230,8 +281,9 @@ budget_slice(struct slice *slice)
     struct rps_shard *shard = &table->shards[upkeep->shard];
     bool over = false;
 
-    if (table->spec.on_full == RPS_ON_FULL_REFUSE || upkeep->share <= 0.0 ||
-            !rps_may_evict(table)) {
+    if (upkeep->share <= 0.0 ||
+            (!table->tiered && (table->spec.on_full == RPS_ON_FULL_REFUSE ||
+                                       !rps_may_evict(table)))) {
         return true;
     }
     pthread_mutex_lock(&shard->lock);
@@ -292,7 +344,7 @@ static bool
 advance(struct slice *slice)
 {
     static bool (*const phases[])(struct slice *) = {
-            cold_slice, counts_slice, compact_slice, budget_slice};
+            cold_slice, raise_slice, counts_slice, compact_slice, budget_slice};
     struct rps_upkeep *upkeep = slice->upkeep;
 
     while (slice->lines > 0) {
@@ -301,6 +353,9 @@ advance(struct slice *slice)
         }
         switch (upkeep->phase) {
         case PHASE_COLD:
+            enter(slice, PHASE_RAISE);
+            break;
+        case PHASE_RAISE:
             enter(slice, PHASE_COUNTS);
             break;
         case PHASE_COMPACT:

@@ -56,7 +56,7 @@ START_TEST(runs_of_all_sizes_lie_apart)
     struct rps_arena arena;
 
     rps_budget_init(&budget, NULL, 0);
-    ck_assert(rps_arena_init(&arena, &budget));
+    ck_assert(rps_arena_init(&arena, &budget, NULL));
     for (uint32_t turn = 0; turn < 4 * RUN_COUNT; turn++) {
         const uint32_t i = (uint32_t)(rps_mix64(turn) % RUN_COUNT);
         const size_t bytes =
@@ -93,7 +93,7 @@ START_TEST(memory_goes_back_to_the_system_by_regions)
     uint64_t before = 0;
 
     rps_budget_init(&budget, NULL, 0);
-    ck_assert(rps_arena_init(&arena, &budget));
+    ck_assert(rps_arena_init(&arena, &budget, NULL));
     before = resident();
     for (uint32_t i = 0; i < count; i++) {
         ck_assert_int_eq(
@@ -123,7 +123,7 @@ START_TEST(memory_is_usable_wherever_numa_puts_it)
     struct rps_arena arena;
 
     rps_budget_init(&budget, NULL, 0);
-    ck_assert(rps_arena_init(&arena, &budget));
+    ck_assert(rps_arena_init(&arena, &budget, NULL));
     for (uint32_t i = 0; i < 3; i++) {
         if (!rps_region_numa(policies[i])) {
             continue; /* no libnuma here, or a kernel without NUMA */

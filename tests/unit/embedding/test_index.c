@@ -24,7 +24,7 @@ static void
 start(struct index_fixture *f)
 {
     rps_budget_init(&f->budget, NULL, 0);
-    ck_assert(rps_arena_init(&f->arena, &f->budget));
+    ck_assert(rps_arena_init(&f->arena, &f->budget, NULL));
     ck_assert_int_eq(
             rps_index_init(&f->index, &f->arena, JOB_SEED, SKIP), RPS_OK);
 }

@@ -17,7 +17,7 @@ static void
 start(struct rows_fixture *f, size_t row_bytes)
 {
     rps_budget_init(&f->budget, NULL, 0);
-    ck_assert(rps_arena_init(&f->arena, &f->budget));
+    ck_assert(rps_arena_init(&f->arena, &f->budget, NULL));
     rps_rows_init(&f->rows, &f->arena, row_bytes);
 }
 

@@ -25,8 +25,8 @@ static void
 start(struct shard_fixture *f)
 {
     rps_budget_init(&f->budget, NULL, 0);
-    ck_assert(rps_arena_init(&f->lines, &f->budget));
-    ck_assert(rps_arena_init(&f->cells, &f->budget));
+    ck_assert(rps_arena_init(&f->lines, &f->budget, NULL));
+    ck_assert(rps_arena_init(&f->cells, &f->budget, NULL));
     ck_assert_int_eq(
             rps_shard_init(&f->shard, &f->lines, &f->cells, ROW_BYTES, 0, 0),
             RPS_OK);
