@@ -238,7 +238,6 @@ step_burst_locked(struct rps_apply *apply, const struct slice *slice,
     find_burst_locked(apply, slice, start, n, places);
     for (size_t i = 0; i < n; i++) {
         if ((places[i].row & RPS_ROW_ON_DISK) != 0) {
-            rps_count(&apply->table->disk_hits, 1);
             places[i].row =
                     rps_tier_raise_locked(apply->table, shard, places[i]);
         }

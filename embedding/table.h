@@ -42,7 +42,7 @@ struct rps_table_stats {
     uint64_t admission_bytes; /* of `bytes`, their counts */
     uint64_t disk_rows;       /* of `rows`, those on the disk (tier.h) */
     uint64_t disk_bytes;      /* that they take there, beside `bytes` */
-    uint64_t disk_hits;       /* keys looked up or pushed whose row was there */
+    uint64_t disk_hits;       /* keys looked up whose row was there */
     uint64_t lowered;         /* rows, to the disk */
     uint64_t raised;          /* and back */
 };

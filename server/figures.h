@@ -41,6 +41,11 @@ struct rps_table_figures {
     uint64_t erased;
     uint64_t evicted_cold;
     uint64_t evicted_full;
+    uint64_t disk_rows; /* of `rows` */
+    uint64_t disk_bytes;
+    uint64_t disk_hits; /* of `lookups` */
+    uint64_t lowered;
+    uint64_t raised;
     uint64_t dropped; /* new keys without room */
     uint64_t nonfinite;
     uint64_t unadmitted;

@@ -416,12 +416,8 @@ static rps_status
 make_fresh(struct rps_service *service, const struct rps_task *task,
         struct fresh *fresh, struct rps_error *error)
 {
-    rps_status status =
-            rps_store_create(&fresh->store, service->options.job_seed);
+    rps_status status = rps_service_new_store(service, &fresh->store, error);
 
-    if (status == RPS_OK) {
-        rps_store_set_budget(fresh->store, &service->budget);
-    }
     fresh->contributed = rps_contributed_create(task->terms.replica_count);
     if (status != RPS_OK || fresh->contributed == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "RESTORE: no memory");

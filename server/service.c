@@ -15,6 +15,7 @@
 #include "server/writer.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,6 +161,42 @@ place_memory(struct rps_service *service)
 }
 
 static rps_status
+open_disk_tier(struct rps_service *service,
+        const struct rps_service_options *options, struct rps_error *error)
+{
+    const char *dir = options->disk_tier;
+
+    service->options.disk_tier = NULL; /* the caller's string */
+    rps_budget_init(&service->disk, NULL, options->disk_limit);
+    if (dir == NULL || dir[0] == '\0') {
+        return RPS_OK;
+    }
+    if (rps_region_file_open(&service->disk_file, dir) != RPS_OK) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--disk-tier %s: no file can be made there: %s", dir,
+                strerror(errno));
+    }
+    service->tiered = true;
+    return RPS_OK;
+}
+
+rps_status
+rps_service_new_store(struct rps_service *service, struct rps_store **store_out,
+        struct rps_error *error)
+{
+    rps_status status = rps_store_create(store_out, service->options.job_seed);
+
+    if (status != RPS_OK) {
+        return rps_fail(error, status, "no memory for tables");
+    }
+    rps_store_set_budget(*store_out, &service->budget);
+    if (service->tiered) {
+        rps_store_set_tier(*store_out, &service->disk_file, &service->disk);
+    }
+    return RPS_OK;
+}
+
+static rps_status
 build(struct rps_service *service, const struct rps_service_options *options,
         struct rps_error *error)
 {
@@ -171,14 +208,16 @@ build(struct rps_service *service, const struct rps_service_options *options,
     if (status == RPS_OK && service->options.checkpoint_dir != NULL) {
         status = check_folder(service, error);
     }
+    rps_budget_init(&service->budget, NULL, options->memory_limit);
     if (status == RPS_OK) {
-        status = rps_store_create(&service->store, options->job_seed);
+        status = open_disk_tier(service, options, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_service_new_store(service, &service->store, error);
     }
     if (status != RPS_OK) {
         return status;
     }
-    rps_budget_init(&service->budget, NULL, options->memory_limit);
-    rps_store_set_budget(service->store, &service->budget);
     place_memory(service);
     rps_route_init(&service->route, options->ps_count);
     service->incarnation =
@@ -235,6 +274,9 @@ rps_service_destroy(struct rps_service *service)
     assert(service->parked == NULL);
     rps_contributed_destroy(service->contributed, service->terms.replica_count);
     rps_store_destroy(service->store);
+    if (service->tiered) {
+        rps_region_file_close(&service->disk_file);
+    }
     rps_lanes_destroy(service->lanes);
     json_decref(service->data_position);
     free(service->changes);

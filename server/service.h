@@ -39,8 +39,10 @@ struct rps_service_options {
     /** Keep the tables up (eviction, compaction) on a thread; else whoever
      * pushes does a slice of it. */
     bool background;
-    uint64_t memory_limit;          /* bytes of all tables; 0: none */
-    const char *numa;               /* "off" (or NULL), "interleave", "bind" */
+    uint64_t memory_limit; /* bytes of all tables; 0: none */
+    const char *disk_tier; /* folder for rows beyond the limits; NULL: none */
+    uint64_t disk_limit;   /* bytes there; 0: none */
+    const char *numa;      /* "off" (or NULL), "interleave", "bind" */
     const struct rps_secret *token; /* that peers must have; NULL: none */
     /** One line for the log; may be NULL. Any thread. */
     void (*event)(

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "embedding/budget.h"
+#include "embedding/region.h"
 #include "embedding/store.h"
 #include "proto/auth.h"
 #include "proto/route.h"
@@ -172,9 +173,12 @@ struct rps_service {
      * lookups go on meanwhile. */
     pthread_rwlock_t change_lock;
     struct rps_budget budget; /* of all tables, and of those of a RESTORE */
-    _Atomic uint64_t held;    /* of the budget: by what is no table */
-    struct rps_store *store;  /* state_lock */
-    rps_terms terms;          /* state_lock */
+    struct rps_budget disk;   /* of rows on the disk */
+    struct rps_region_file disk_file; /* where they are, if `tiered` */
+    bool tiered;                      /* set before start */
+    _Atomic uint64_t held;            /* of the budget: by what is no table */
+    struct rps_store *store;          /* state_lock */
+    rps_terms terms;                  /* state_lock */
     /* state_lock exclusive, or shared with `lock`; [terms.replica_count] */
     struct rps_contributed *contributed;
     uint64_t drops;      /* tables dropped so far; state_lock */
@@ -264,6 +268,12 @@ void rps_parked_drop_locked(
         struct rps_service *service, struct rps_parked *parked);
 /** Call the callbacks; no lock held. Empties the list. */
 void rps_answers_send(struct rps_service *service, struct rps_answers *answers);
+
+/* service.c */
+
+/** A store as the options have it, without tables. */
+rps_status rps_service_new_store(struct rps_service *service,
+        struct rps_store **store_out, struct rps_error *error);
 
 /* auth.c */
 

@@ -68,6 +68,11 @@ describe_stats(const struct rps_table_stats *stats)
             {"erased", stats->erased},
             {"evicted_cold", stats->evicted_cold},
             {"evicted_full", stats->evicted_full},
+            {"disk_rows", stats->disk_rows},
+            {"disk_bytes", stats->disk_bytes},
+            {"disk_hits", stats->disk_hits},
+            {"lowered", stats->lowered},
+            {"raised", stats->raised},
             {"admission_keys", stats->admission_keys},
             {"admission_bytes", stats->admission_bytes},
     };

@@ -5,6 +5,7 @@
 #include "client/cli/tool.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #define OVER_BYTES 128
 
@@ -12,7 +13,9 @@ static const char usage[] =
         "usage: recps stats [--json] [OPTION]...\n"
         "\n"
         "Show each server of a running job: epoch, step, mode, members,\n"
-        "requests, connections and what its tables take. --json prints each\n"
+        "requests, connections and what its tables take; where rows lie on "
+        "the\n"
+        "disk (recpsd --disk-tier), what each tier has. --json prints each\n"
         "server's STAT whole.\n";
 
 /* Requests served, all opcodes; those with an error in *errors_out. */
@@ -106,6 +109,65 @@ add_row(struct rps_table_print *print, const rps_cluster *cluster, uint32_t ps,
             json_is_true(json_object_get(stat, "unsaved")) ? "yes" : "no");
 }
 
+static json_int_t
+sum_of_tables(const json_t *stat, const char *field)
+{
+    json_int_t sum = 0;
+    json_t *table;
+    size_t i;
+
+    json_array_foreach(json_object_get(stat, "tables"), i, table)
+    {
+        sum += json_integer_value(json_object_get(table, field));
+    }
+    return sum;
+}
+
+static void
+add_tier(struct rps_table_print *print, size_t ps, const char *tier,
+        json_int_t rows, json_int_t bytes, json_int_t hits)
+{
+    char size[32];
+
+    rps_table_print_cell(print, "%zu", ps);
+    rps_table_print_cell(print, "%s", tier);
+    rps_table_print_cell(print, "%" JSON_INTEGER_FORMAT, rows);
+    rps_table_print_cell(print, "%s", rps_format_bytes((uint64_t)bytes, size));
+    rps_table_print_cell(print, "%" JSON_INTEGER_FORMAT, hits);
+}
+
+/* Where a server has rows on the disk. */
+static bool
+print_tiers(const json_t *stats)
+{
+    struct rps_table_print print = {.columns = 5,
+            .titles = {"ps", "tier", "rows", "bytes", "keys found"},
+            .right = {true, false, true, true, true}};
+    bool some = false;
+    json_t *stat;
+    size_t i;
+
+    json_array_foreach(stats, i, stat)
+    {
+        const json_int_t disk_rows = sum_of_tables(stat, "disk_rows");
+        const json_int_t disk_hits = sum_of_tables(stat, "disk_hits");
+        if (disk_rows > 0 || disk_hits > 0) {
+            some = true;
+            add_tier(&print, i, "memory",
+                    sum_of_tables(stat, "rows") - disk_rows,
+                    sum_of_tables(stat, "bytes"),
+                    sum_of_tables(stat, "lookups") -
+                            sum_of_tables(stat, "missing") - disk_hits);
+            add_tier(&print, i, "disk", disk_rows,
+                    sum_of_tables(stat, "disk_bytes"), disk_hits);
+        }
+    }
+    if (some) {
+        printf("\n");
+    }
+    return !some || rps_table_print_end(&print);
+}
+
 static int
 print_text(const rps_cluster *cluster, const json_t *stats)
 {
@@ -122,7 +184,8 @@ print_text(const rps_cluster *cluster, const json_t *stats)
     {
         add_row(&print, cluster, (uint32_t)i, stat);
     }
-    return rps_table_print_end(&print) ? RPS_TOOL_OK : RPS_TOOL_FAILED;
+    return rps_table_print_end(&print) && print_tiers(stats) ? RPS_TOOL_OK
+                                                             : RPS_TOOL_FAILED;
 }
 
 static int

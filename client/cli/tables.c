@@ -69,6 +69,9 @@ merge_part(json_t *tables, json_t *part)
     add_number(table, part, "admission_bytes");
     add_number(table, part, "evicted_cold");
     add_number(table, part, "evicted_full");
+    add_number(table, part, "disk_rows");
+    add_number(table, part, "disk_bytes");
+    add_number(table, part, "disk_hits");
     add_number(table, part, "erased");
     add_number(table, part, "dropped");
 }

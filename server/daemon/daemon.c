@@ -250,6 +250,8 @@ create_service(struct rps_daemon *daemon)
             .client_ttl_ms = (uint64_t)(options->client_ttl * 1000.0),
             .background = true,
             .memory_limit = options->memory_limit,
+            .disk_tier = options->disk_tier,
+            .disk_limit = options->disk_limit,
             .numa = options->numa,
             .token = &daemon->access.token,
             .event = on_service_event,
