@@ -140,23 +140,37 @@ struct rps_checkpoint_table_report {
     char name[RPS_NAME_BYTES_MAX + 1];
     uint64_t rows;
     uint64_t admission;       /* counts of keys without a row: in no digest */
-    struct rps_digest digest; /* recomputed from the files */
-    bool matches;             /* equals the manifest's */
+    struct rps_digest digest; /* recomputed: of the rows after all links */
+    bool matches;             /* what was read is what the manifests say */
+};
+/** The checkpoint, or one that it stands on. */
+struct rps_checkpoint_link_report {
+    uint64_t step;
+    uint32_t epoch;
+    uint32_t parts;
+    bool is_delta;
+    uint64_t rows; /* in the folder: of a delta those that changed */
+    uint64_t erased;
+    uint64_t bytes;
+    struct rps_digest digest; /* its manifest's */
 };
 struct rps_checkpoint_report {
     uint64_t step;
-    uint64_t bytes;
-    struct rps_digest digest; /* of the checkpoint, recomputed */
+    uint64_t bytes;           /* of all links */
+    struct rps_digest digest; /* of the state, recomputed */
     bool matches;
     struct rps_checkpoint_table_report *tables;
     size_t table_count;
+    struct rps_checkpoint_link_report *links; /* the full one first */
+    size_t link_count;
 };
 
 /**
  * Read a checkpoint folder whole (a ckpt-<step> folder, or a checkpoint_dir:
- * then its newest complete step) and recompute every checksum and digest.
- * All parts must be there. `progress` (bytes) may be NULL. A difference is
- * CORRUPT naming it; the report then has what was read so far. Finish it in
+ * then its newest step that was not abandoned) and all that it stands on, and
+ * recompute every checksum and digest. All parts must be there. `progress`
+ * (bytes) may be NULL. A difference, or a link that is missing, is CORRUPT
+ * naming it; the report then has what was read so far. Finish it in
  * any case.
  */
 rps_status rps_checkpoint_verify(const char *path,

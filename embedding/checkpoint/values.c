@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "embedding/checkpoint/values.h"
 
+#include "base/half.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
@@ -70,4 +72,44 @@ rps_ckpt_values_finite(enum rps_value type, const void *values, size_t n)
         break;
     }
     return true;
+}
+
+void
+rps_ckpt_values_floats(
+        enum rps_value type, const void *values, size_t n, float *floats)
+{
+    const unsigned char *bytes = values;
+
+    assert(type != RPS_VALUE_I8);
+    if (type == RPS_VALUE_F32) {
+        memcpy(floats, values, n * sizeof(*floats));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits;
+
+        memcpy(&bits, bytes + i * sizeof(bits), sizeof(bits));
+        floats[i] = type == RPS_VALUE_F16 ? rps_float_of_f16(bits)
+                                          : rps_float_of_bf16(bits);
+    }
+}
+
+void
+rps_ckpt_values_of_floats(
+        enum rps_value type, const float *floats, size_t n, void *values)
+{
+    unsigned char *bytes = values;
+
+    assert(type != RPS_VALUE_I8);
+    if (type == RPS_VALUE_F32) {
+        memmove(values, floats, n * sizeof(*floats));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t bits = type == RPS_VALUE_F16
+                                      ? rps_float_to_f16(floats[i])
+                                      : rps_float_to_bf16(floats[i]);
+
+        memcpy(bytes + i * sizeof(bits), &bits, sizeof(bits));
+    }
 }
