@@ -309,6 +309,19 @@ rps_store_open_table(struct rps_store *store, const rps_table_spec *spec,
     return status;
 }
 
+/* Without a tier the limit of the server is one for new rows only. */
+rps_status
+rps_store_begin_restored(struct rps_store *store, struct rps_table *table)
+{
+    if (store->tier == NULL) {
+        return RPS_OK;
+    }
+    if (store->budget != NULL) {
+        rps_table_join_budget(table, store->budget);
+    }
+    return rps_tier_enter(table, store->tier, store->disk);
+}
+
 rps_status
 rps_store_add_restored(struct rps_store *store, struct rps_table *table)
 {
@@ -318,11 +331,8 @@ rps_store_add_restored(struct rps_store *store, struct rps_table *table)
         return RPS_E_MISMATCH;
     }
     status = make_room(store);
-    if (status == RPS_OK && store->tier != NULL) {
-        status = rps_tier_enter(table, store->tier, store->disk);
-    }
     if (status == RPS_OK) {
-        if (store->budget != NULL) {
+        if (store->budget != NULL && store->tier == NULL) {
             rps_table_join_budget(table, store->budget);
         }
         add(store, table, true);

@@ -41,8 +41,15 @@ rps_status rps_store_open_table(struct rps_store *store,
         const rps_table_spec *spec, struct rps_table **table_out,
         struct rps_error *error);
 
-/** Add a table that is being restored, before its first row: its policy is
- * open until its first request. */
+/**
+ * A table is going to be restored, which is not added yet: its rows beyond
+ * the memory limits may go to the disk from the first one on, if the store has
+ * a disk tier. Errors: NOMEM.
+ */
+rps_status rps_store_begin_restored(
+        struct rps_store *store, struct rps_table *table);
+
+/** Add a restored table: its policy is open until its first request. */
 rps_status rps_store_add_restored(
         struct rps_store *store, struct rps_table *table);
 
