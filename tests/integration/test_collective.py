@@ -296,7 +296,17 @@ def test_another_number_of_ranks_than_replicas_is_refused():
 def test_a_worker_outside_mpirun_is_told_to_start_under_it():
     name, value = task(0, 2).split("=", 1)
     done = trainer.train(*DATA, *GROUP, code=64, env={name: value})
-    assert "recps launch --mpi" in done.stderr
+    assert done.stderr.startswith("recps-train: --dense allreduce: the cluster")
+    assert "recps launch --mpi" in done.stderr and "MPI_" not in done.stderr
+
+
+def test_a_refusal_is_said_without_mpiruns_banner():
+    done = trainer.run(
+        [programs.RECPS, "launch", "--ps", 1, "--workers", 2, "--mpi", "--",
+         trainer.TRAIN, *DATA, *GROUP, "--train-rows", 10], code=65)
+    assert "worker:0 | " in done.stderr and "fewer than one" in done.stderr
+    assert "mpirun ended with code 65; stopping all" in done.stderr
+    assert not re.search(r"mpirun +\|", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("flags, words", [
