@@ -43,6 +43,14 @@ rps_digest_row(uint64_t key, const void *value, size_t value_bytes,
     return digest_of(&state);
 }
 
+struct rps_digest
+rps_digest_erased(uint64_t key)
+{
+    const XXH128_hash_t hash = XXH3_128bits_withSeed(&key, sizeof(key), 1);
+
+    return (struct rps_digest){.low = hash.low64, .high = hash.high64};
+}
+
 char *
 rps_digest_hex(struct rps_digest digest, char out[RPS_DIGEST_HEX_BYTES])
 {

@@ -7,7 +7,9 @@
 #include "embedding/admit.h"
 #include "embedding/optimizer.h"
 #include "embedding/room.h"
+#include "embedding/save_buffer.h"
 #include "embedding/sorted.h"
+#include "embedding/track.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -117,6 +119,7 @@ write_row_locked(struct assign *assign, size_t shard_index, size_t at)
     char *row = rps_shard_row_locked(&table->shards[shard_index], place);
     float *slots = rps_table_slots_at(table, row);
 
+    rps_track_change_locked(table, &table->shards[shard_index], place);
     (void)rps_admit_take_locked(
             table, &table->shards[shard_index], assign->sorted.hashes[at], key);
     write_values(assign, i, row);
@@ -141,7 +144,10 @@ write_slice(struct assign *assign, size_t shard_index, size_t start, size_t end)
     struct rps_table *table = assign->table;
     struct rps_shard *shard = &table->shards[shard_index];
     const bool making = assign->room.making; /* the lock is ours */
+    uint64_t kept_bytes = 0;
 
+    rps_save_buffer_reserve(
+            table->buffer, table->cut_list, end - start, &kept_bytes);
     if (!making) {
         pthread_mutex_lock(&table->making);
     }
@@ -153,6 +159,7 @@ write_slice(struct assign *assign, size_t shard_index, size_t start, size_t end)
     if (!making) {
         pthread_mutex_unlock(&table->making);
     }
+    rps_save_buffer_release(table->buffer, kept_bytes);
 }
 
 static void

@@ -10,6 +10,7 @@
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
 #include "embedding/table_impl.h"
+#include "embedding/track.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -151,6 +152,7 @@ rps_table_destroy(struct rps_table *table)
         return;
     }
     for (size_t i = 0; i < table->shard_count; i++) {
+        rps_track_finish(table, &table->shards[i]);
         rps_shard_finish(&table->shards[i]);
     }
     rps_admit_finish(table);
@@ -269,6 +271,7 @@ rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
 
     if (status == RPS_OK) {
         char *row = rps_shard_row_locked(shard, *place_out);
+        rps_track_new_locked(shard, place_out->row - 1);
         write_first_value(table, key, row);
         rps_slots_fresh(&table->spec, rps_table_slots_at(table, row));
         rps_count(&table->rows, 1);
@@ -281,6 +284,7 @@ void
 rps_table_erase_row_locked(struct rps_table *table, struct rps_shard *shard,
         struct rps_index_place place)
 {
+    rps_track_erase_locked(table, shard, place);
     rps_shard_erase_row_locked(shard, place);
     atomic_fetch_sub_explicit(&table->rows, 1, memory_order_relaxed);
 }

@@ -75,6 +75,12 @@ struct rps_table {
     struct rps_marks marks;
     struct rps_upkeep upkeep; /* making */
 
+    /* for a cut (cut.h); NULL: of no store. Both are set while no call is
+     * under way */
+    struct rps_save_buffer *buffer;
+    size_t cut_list;  /* which list of the buffer is the table's */
+    _Atomic bool cut; /* a cut holds it; a hint, so relaxed */
+
     _Atomic bool
             restamp; /* ticks have another unit; cleared under marks.lock */
 

@@ -13,7 +13,7 @@
 #define RPS_EMBEDDING_CHECKPOINT_H
 
 #include "base/error.h"
-#include "embedding/store.h"
+#include "embedding/cut.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -35,16 +35,21 @@ struct rps_lane_record {
 };
 
 /**
- * PREPARE: write every table's files and the part file into the temporary
+ * PREPARE: write every table of the cut and the part file into the temporary
  * folder, fsynced. *part_out (new reference) is what PREPARE answers:
  * {"file", "bytes", "xxh3", "part": the part file's content} (PROTOCOL.md).
- * The store must not change meanwhile (the caller sees to it). Errors: IO
- * (names the path; what was written is removed), NONFINITE (a row could not
- * be restored), WRONG_ROUTE (a row that is not this PS's), RETRY_LATER (the
- * store changed), INVAL, NOMEM.
+ * is_delta: only what changed since the checkpoint that the store was last
+ * saved to (rps_cut_commit) or read from (rps_store_mark_clean), and whole
+ * tables where that is not known. The cut stays the caller's, to be committed
+ * or aborted.
+ *
+ * Threads: any, one PREPARE of a store at a time; rows may change meanwhile.
+ * Errors:  IO (names the path; what was written is removed), NONFINITE (a row
+ *          could not be restored), WRONG_ROUTE (a row that is not this PS's),
+ *          LIMIT (the save buffer was full before this began), INVAL, NOMEM.
  */
 rps_status rps_checkpoint_prepare(const struct rps_checkpoint_id *id,
-        struct rps_store *store, const struct rps_lane_record *lanes,
+        bool is_delta, struct rps_cut *cut, const struct rps_lane_record *lanes,
         size_t lane_count, json_t **part_out, struct rps_error *error);
 
 /**
@@ -66,15 +71,20 @@ void rps_checkpoint_abort(const struct rps_checkpoint_id *id);
  * Steps that are complete in dir: the manifest, and every part file that it
  * names, or, where the manifest has as many parts as this job has PS
  * (`parts`), at least this PS's own (`part`): folders on own disks hold one
- * part each. Ascending; *steps_out is free()d by the caller. A folder that
- * is not there has none. Folders that do not count are not an error.
+ * part each. A delta is complete only if all that it stands on is, too.
+ * Ascending; *steps_out is free()d by the caller. A folder that is not there
+ * has none. Folders that do not count are not an error.
  */
 rps_status rps_checkpoint_list(const char *dir, uint32_t part, uint32_t parts,
         uint64_t **steps_out, size_t *count_out, struct rps_error *error);
-/** A ckpt-<step> folder that does not count, and why in words. */
+/**
+ * A ckpt-<step> folder that does not count, and why in words: of a delta also
+ * that an ancestor of it does not, or was replaced by another.
+ */
 struct rps_checkpoint_unusable {
     uint64_t step;
     char *why;
+    bool abandoned; /* as below */
 };
 
 /** A complete one. */
@@ -84,6 +94,8 @@ struct rps_checkpoint_complete {
     /** The job went back below it and on in a later epoch: an earlier step
      * was saved since. Still there, and not what to go on from. */
     bool abandoned;
+    bool is_delta;   /* all its ancestors are complete, too */
+    uint64_t parent; /* step; of a delta */
 };
 
 /** All that a checkpoint_dir holds; finish it. */

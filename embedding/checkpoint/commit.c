@@ -8,9 +8,9 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "embedding/checkpoint/chain.h"
 #include "embedding/checkpoint/checkpoint.h"
 #include "embedding/checkpoint/layout.h"
-#include "embedding/checkpoint/manifest.h"
 #include "embedding/checkpoint/prune.h"
 
 #include <errno.h>
@@ -335,6 +335,38 @@ check_manifest(struct commit *c, struct rps_error *error)
     return status;
 }
 
+/* A delta without what it stands on could never be restored. */
+static rps_status
+check_parent(const struct commit *c, struct rps_error *error)
+{
+    const struct rps_ckpt_head child = rps_ckpt_head_of(&c->manifest);
+    struct rps_ckpt_chain *chain;
+    struct rps_ckpt_head parent;
+    rps_status status;
+
+    if (!child.is_delta) {
+        return RPS_OK;
+    }
+    chain = calloc(1, sizeof(*chain));
+    if (chain == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", c->final);
+    }
+    status = rps_ckpt_chain_open(chain, c->id->dir, child.parent_step, error);
+    if (status == RPS_OK && chain->count > RPS_CKPT_DELTAS_MAX) {
+        status = rps_fail(error, RPS_E_LIMIT,
+                "%s would be delta %" PRIu32
+                " behind its full checkpoint, at most %u may follow one",
+                c->final, chain->count, RPS_CKPT_DELTAS_MAX);
+    }
+    if (status == RPS_OK) {
+        parent = rps_ckpt_head_of(&rps_ckpt_chain_last(chain)->manifest);
+        status = rps_ckpt_head_check(c->id->dir, &child, &parent, error);
+    }
+    rps_ckpt_chain_close(chain);
+    free(chain);
+    return status == RPS_E_NOT_FOUND ? RPS_E_MISMATCH : status;
+}
+
 rps_status
 rps_checkpoint_commit(const struct rps_checkpoint_id *id, const char *manifest,
         size_t manifest_bytes, uint32_t keep, struct rps_error *error)
@@ -353,6 +385,10 @@ rps_checkpoint_commit(const struct rps_checkpoint_id *id, const char *manifest,
     c.final = rps_checkpoint_path(id->dir, id->step);
     if (c.tmp == NULL || c.final == NULL) {
         status = rps_fail(error, RPS_E_NOMEM, "%s: no memory", id->dir);
+        goto out;
+    }
+    status = check_parent(&c, error);
+    if (status != RPS_OK) {
         goto out;
     }
     for (int i = 0; i < RACES_MAX && again; i++) {

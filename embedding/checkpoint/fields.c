@@ -34,9 +34,10 @@ rps_ckpt_get_u64_text(const json_t *object, const char *field, uint64_t *out)
 }
 
 bool
-rps_ckpt_get_digest(const json_t *object, struct rps_digest *out)
+rps_ckpt_get_digest(
+        const json_t *object, const char *field, struct rps_digest *out)
 {
-    const char *text = json_string_value(json_object_get(object, "digest"));
+    const char *text = json_string_value(json_object_get(object, field));
 
     return text != NULL && rps_digest_parse(text, out);
 }
@@ -120,42 +121,65 @@ parse_spec(const json_t *value, const char *name, const char *where,
             "%s: table \"%.130s\": %s", where, name, cause.text);
 }
 
-/* What only a part says: pushes, and admission, which is not there where
- * there are no counts. */
+/* A count that is left out where it is 0. */
 static bool
-parse_part_fields(const json_t *value, struct rps_ckpt_table *table)
+get_count(const json_t *value, const char *field, uint64_t *out)
 {
+    return json_object_get(value, field) == NULL ||
+           rps_ckpt_get_u64(value, field, INT64_MAX, out);
+}
+
+/* What only a part says: pushes, admission, and whether it is whole, which
+ * each part of a full checkpoint is. */
+static bool
+parse_part_fields(const json_t *value, const struct rps_ckpt_place *place,
+        struct rps_ckpt_table *table)
+{
+    const json_t *whole = json_object_get(value, "whole");
+
+    table->whole = !place->in_delta || json_is_true(whole);
     return rps_ckpt_get_u64_text(value, "pushes", &table->pushes) &&
            table->pushes <= INT64_MAX &&
-           (json_object_get(value, "admission") == NULL ||
-                   rps_ckpt_get_u64(
-                           value, "admission", INT64_MAX, &table->admission));
+           get_count(value, "admission", &table->admission) &&
+           (whole == NULL || json_is_boolean(whole));
+}
+
+/* What only a delta has: a full one that erases would be read as one that
+ * does not. */
+static bool
+parse_erased(const json_t *value, const struct rps_ckpt_place *place,
+        struct rps_ckpt_table *table)
+{
+    return get_count(value, "erased", &table->erased) &&
+           (place->in_delta || table->erased == 0);
 }
 
 static rps_status
-parse_table(const char *name, const json_t *value, bool in_part,
-        const char *where, struct rps_ckpt_table *table,
+parse_table(const char *name, const json_t *value,
+        const struct rps_ckpt_place *place, struct rps_ckpt_table *table,
         struct rps_error *error)
 {
     rps_status status = parse_spec(
-            json_object_get(value, "spec"), name, where, table, error);
+            json_object_get(value, "spec"), name, place->where, table, error);
 
     if (status != RPS_OK) {
         return status;
     }
     if (!rps_ckpt_get_u64(value, "rows", INT64_MAX, &table->rows) ||
-            !rps_ckpt_get_digest(value, &table->digest) ||
-            (in_part && !parse_part_fields(value, table))) {
+            !rps_ckpt_get_digest(value, "digest", &table->digest) ||
+            !parse_erased(value, place, table) ||
+            (place->in_part && !parse_part_fields(value, place, table))) {
         return rps_fail(error, RPS_E_CORRUPT,
-                "%s: table %s: rows, digest, pushes or admission are missing "
-                "or not such values",
-                where, name);
+                "%s: table %s: rows, digest, erased%s are missing or not such "
+                "values",
+                place->where, name,
+                place->in_part ? ", pushes, admission or whole" : "");
     }
     return RPS_OK;
 }
 
 rps_status
-rps_ckpt_parse_tables(const json_t *root, bool in_part, const char *where,
+rps_ckpt_parse_tables(const json_t *root, const struct rps_ckpt_place *place,
         struct rps_ckpt_table **tables_out, size_t *count_out,
         struct rps_error *error)
 {
@@ -167,17 +191,17 @@ rps_ckpt_parse_tables(const json_t *root, bool in_part, const char *where,
     *count_out = 0;
     *tables_out = NULL;
     if (!json_is_object(object)) {
-        return rps_ckpt_bad_field(error, where, "tables", "an object");
+        return rps_ckpt_bad_field(error, place->where, "tables", "an object");
     }
     tables = calloc(json_object_size(object) + 1, sizeof(*tables));
     if (tables == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", where);
+        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", place->where);
     }
     *tables_out = tables;
     json_object_foreach(object, name, value)
     {
-        rps_status status = parse_table(
-                name, value, in_part, where, &tables[*count_out], error);
+        rps_status status =
+                parse_table(name, value, place, &tables[*count_out], error);
 
         if (status != RPS_OK) {
             return status;

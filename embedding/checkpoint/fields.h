@@ -17,7 +17,8 @@ bool rps_ckpt_get_u64(
         const json_t *object, const char *field, uint64_t max, uint64_t *out);
 bool rps_ckpt_get_u64_text(
         const json_t *object, const char *field, uint64_t *out);
-bool rps_ckpt_get_digest(const json_t *object, struct rps_digest *out);
+bool rps_ckpt_get_digest(
+        const json_t *object, const char *field, struct rps_digest *out);
 
 /** bytes and xxh3 of one entry {"bytes": 1, "xxh3": "16 hex digits"}. */
 bool rps_ckpt_listed_parse(const json_t *value, struct rps_ckpt_listed *listed);
@@ -26,9 +27,16 @@ bool rps_ckpt_listed_parse(const json_t *value, struct rps_ckpt_listed *listed);
 rps_status rps_ckpt_load_root(const char *text, size_t n, const char *where,
         json_t **root_out, struct rps_error *error);
 
+/** Which file, of which kind of checkpoint, a table stands in. */
+struct rps_ckpt_place {
+    const char *where; /* in messages */
+    bool in_part;
+    bool in_delta;
+};
+
 /** "tables"; free(*tables_out), also on error. */
-rps_status rps_ckpt_parse_tables(const json_t *root, bool in_part,
-        const char *where, struct rps_ckpt_table **tables_out,
+rps_status rps_ckpt_parse_tables(const json_t *root,
+        const struct rps_ckpt_place *place, struct rps_ckpt_table **tables_out,
         size_t *count_out, struct rps_error *error);
 
 #endif /* RPS_EMBEDDING_CHECKPOINT_FIELDS_H */

@@ -114,6 +114,13 @@ rps_ckpt_admission_name(const char *table, uint32_t part, uint32_t parts)
             table, part, parts);
 }
 
+char *
+rps_ckpt_erased_name(const char *table, uint32_t part, uint32_t parts)
+{
+    return rps_format("table-%s/%" PRIu32 "-of-%" PRIu32 ".erased.npy", table,
+            part, parts);
+}
+
 /* Digits up to `end`, written as STEP_FORMAT would. */
 static bool
 parse_step(const char *digits, size_t n, uint64_t *step)

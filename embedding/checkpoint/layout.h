@@ -21,6 +21,7 @@
 #define RPS_CKPT_COLUMNS_MAX    10u
 #define RPS_CKPT_MANIFEST       "manifest.json"
 #define RPS_CKPT_LANE_WORDS     4u
+#define RPS_CKPT_DELTAS_MAX     16u /* behind a full checkpoint */
 
 enum rps_ckpt_kind {
     RPS_CKPT_KEYS,
@@ -55,6 +56,7 @@ char *rps_ckpt_lanes_name(uint32_t part, uint32_t parts);
 char *rps_ckpt_column_name(const char *table, uint32_t part, uint32_t parts,
         const struct rps_ckpt_column *column);
 char *rps_ckpt_admission_name(const char *table, uint32_t part, uint32_t parts);
+char *rps_ckpt_erased_name(const char *table, uint32_t part, uint32_t parts);
 
 /** "ckpt-<step>", exactly as rps_checkpoint_path writes it. */
 bool rps_ckpt_parse_step(const char *name, uint64_t *step);

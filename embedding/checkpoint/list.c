@@ -69,20 +69,20 @@ parts_are_there(const struct rps_ckpt_folder *folder, uint32_t part_count,
 
 rps_status
 rps_ckpt_inspect(const char *path, uint64_t step, uint32_t part, uint32_t parts,
-        uint32_t *epoch_out, struct rps_error *error)
+        struct rps_ckpt_head *head_out, struct rps_error *error)
 {
     struct rps_ckpt_folder folder;
     struct rps_ckpt_manifest manifest;
     rps_status status = rps_ckpt_folder_open(&folder, path, error);
 
-    *epoch_out = 0;
+    *head_out = (struct rps_ckpt_head){.step = step};
     if (status != RPS_OK) {
         rps_ckpt_folder_close(&folder);
         return status;
     }
     status = parse_manifest(&folder, &manifest, error);
     if (status == RPS_OK) {
-        *epoch_out = manifest.epoch;
+        *head_out = rps_ckpt_head_of(&manifest);
         if (manifest.step != step) {
             status = rps_fail(error, RPS_E_CORRUPT,
                     "%s: its manifest is of step %" PRIu64, path,
@@ -97,130 +97,67 @@ rps_ckpt_inspect(const char *path, uint64_t step, uint32_t part, uint32_t parts,
     return status;
 }
 
-static int
-compare(uint64_t left, uint64_t right)
+/** One ckpt-<step> folder, while the others are looked for. */
+struct found {
+    uint64_t step;
+    struct rps_ckpt_head head;
+    rps_status status; /* OK or UNSUPPORTED: complete */
+    char *why;         /* owned; NULL: complete */
+    uint32_t deltas;   /* from the full one up to this */
+};
+
+struct finds {
+    struct found *list;
+    size_t count;
+};
+
+static void
+finds_finish(struct finds *finds)
 {
-    return (left > right) - (left < right);
+    for (size_t i = 0; i < finds->count; i++) {
+        free(finds->list[i].why);
+    }
+    free(finds->list);
 }
 
 static int
 by_step(const void *a, const void *b)
 {
-    const struct rps_checkpoint_complete *left = a;
-    const struct rps_checkpoint_complete *right = b;
+    const struct found *left = a;
+    const struct found *right = b;
 
-    return compare(left->step, right->step);
+    return (left->step > right->step) - (left->step < right->step);
 }
 
-static int
-by_unusable_step(const void *a, const void *b)
-{
-    const struct rps_checkpoint_unusable *left = a;
-    const struct rps_checkpoint_unusable *right = b;
-
-    return compare(left->step, right->step);
-}
-
+/* RPS_E_NOMEM, or OK: what is wrong with the folder is said in it. */
 static rps_status
-add_complete(
-        struct rps_checkpoint_survey *survey, uint64_t step, uint32_t epoch)
-{
-    struct rps_checkpoint_complete *grown =
-            reallocarray(survey->complete, survey->count + 1, sizeof(*grown));
-
-    if (grown == NULL) {
-        return RPS_E_NOMEM;
-    }
-    grown[survey->count++] =
-            (struct rps_checkpoint_complete){.step = step, .epoch = epoch};
-    survey->complete = grown;
-    return RPS_OK;
-}
-
-static rps_status
-add_unusable(
-        struct rps_checkpoint_survey *survey, uint64_t step, const char *why)
-{
-    struct rps_checkpoint_unusable *grown = reallocarray(
-            survey->unusable, survey->unusable_count + 1, sizeof(*grown));
-
-    if (grown == NULL) {
-        return RPS_E_NOMEM;
-    }
-    survey->unusable = grown;
-    grown += survey->unusable_count;
-    *grown = (struct rps_checkpoint_unusable){.step = step, .why = strdup(why)};
-    if (grown->why == NULL) {
-        return RPS_E_NOMEM;
-    }
-    survey->unusable_count++;
-    return RPS_OK;
-}
-
-static rps_status
-survey_entry(const char *dir, const char *name, uint32_t part, uint32_t parts,
-        struct rps_checkpoint_survey *survey)
+look_at(const char *dir, uint32_t part, uint32_t parts, struct found *found)
 {
     struct rps_error error = {.text = ""};
-    uint64_t step;
-    uint32_t epoch;
-    char *path;
-    rps_status status;
+    char *path = rps_checkpoint_path(dir, found->step);
 
-    if (!rps_ckpt_parse_step(name, &step)) {
-        return RPS_OK;
-    }
-    path = rps_checkpoint_path(dir, step);
     if (path == NULL) {
         return RPS_E_NOMEM;
     }
-    status = rps_ckpt_inspect(path, step, part, parts, &epoch, &error);
+    found->status = rps_ckpt_inspect(
+            path, found->step, part, parts, &found->head, &error);
     free(path);
-    if (epoch > survey->epoch_max) {
-        survey->epoch_max = epoch;
+    if (found->status == RPS_OK || found->status == RPS_E_UNSUPPORTED) {
+        return RPS_OK;
     }
-    if (status == RPS_OK || status == RPS_E_UNSUPPORTED) {
-        return add_complete(survey, step, epoch);
-    }
-    return status == RPS_E_NOMEM ? status
-                                 : add_unusable(survey, step, error.text);
+    found->why = strdup(error.text);
+    return found->status == RPS_E_NOMEM || found->why == NULL ? RPS_E_NOMEM
+                                                              : RPS_OK;
 }
 
-static void
-sort(struct rps_checkpoint_survey *survey)
-{
-    if (survey->count > 0) {
-        qsort(survey->complete, survey->count, sizeof(*survey->complete),
-                by_step);
-    }
-    if (survey->unusable_count > 0) {
-        qsort(survey->unusable, survey->unusable_count,
-                sizeof(*survey->unusable), by_unusable_step);
-    }
-}
-
-/* Epochs rise with steps, but where a job went back. */
-static void
-mark_abandoned(struct rps_checkpoint_survey *survey)
-{
-    uint32_t newest = 0;
-
-    for (size_t i = 0; i < survey->count; i++) {
-        struct rps_checkpoint_complete *entry = &survey->complete[i];
-        entry->abandoned = entry->epoch < newest && entry->epoch != 0;
-        newest = entry->epoch > newest ? entry->epoch : newest;
-    }
-}
-
-rps_status
-rps_checkpoint_survey(const char *dir, uint32_t part, uint32_t parts,
-        struct rps_checkpoint_survey *survey, struct rps_error *error)
+static rps_status
+find_all(const char *dir, uint32_t part, uint32_t parts, struct finds *finds,
+        struct rps_error *error)
 {
     DIR *folder = opendir(dir);
     const struct dirent *entry;
     rps_status status = RPS_OK;
 
-    *survey = (struct rps_checkpoint_survey){0};
     if (folder == NULL) {
         return errno == ENOENT ? RPS_OK
                                : rps_fail(error, RPS_E_IO,
@@ -228,16 +165,143 @@ rps_checkpoint_survey(const char *dir, uint32_t part, uint32_t parts,
                                          strerror(errno));
     }
     while (status == RPS_OK && (entry = readdir(folder)) != NULL) {
-        status = survey_entry(dir, entry->d_name, part, parts, survey);
+        struct found found = {.why = NULL};
+        struct found *grown;
+
+        if (!rps_ckpt_parse_step(entry->d_name, &found.step)) {
+            continue;
+        }
+        grown = reallocarray(finds->list, finds->count + 1, sizeof(*grown));
+        if (grown == NULL) {
+            status = RPS_E_NOMEM;
+            break;
+        }
+        finds->list = grown;
+        status = look_at(dir, part, parts, &found);
+        grown[finds->count++] = found;
     }
     closedir(folder);
-    if (status != RPS_OK) {
-        rps_checkpoint_survey_finish(survey);
-        return rps_fail(error, status, "%s: no memory to list it", dir);
+    if (finds->count > 0) {
+        qsort(finds->list, finds->count, sizeof(*finds->list), by_step);
     }
-    sort(survey);
-    mark_abandoned(survey);
+    return status == RPS_OK
+                   ? RPS_OK
+                   : rps_fail(error, status, "%s: no memory to list it", dir);
+}
+
+/* A delta whose ancestors have been judged already: steps rise. */
+static rps_status
+judge_delta(const char *dir, const struct finds *finds, struct found *delta,
+        struct rps_error *error)
+{
+    const struct found wanted = {.step = delta->head.parent_step};
+    const struct found *parent = bsearch(
+            &wanted, finds->list, finds->count, sizeof(wanted), by_step);
+
+    if (parent == NULL) {
+        return rps_fail(error, RPS_E_NOT_FOUND,
+                "%s/ckpt-%012" PRIu64 " stands on ckpt-%012" PRIu64
+                ", which is missing",
+                dir, delta->step, wanted.step);
+    }
+    if (parent->why != NULL || parent->status != RPS_OK) {
+        return rps_fail(error,
+                parent->why != NULL ? parent->status : RPS_E_CORRUPT,
+                "%s/ckpt-%012" PRIu64 " stands on ckpt-%012" PRIu64
+                ", which cannot be used: %.600s",
+                dir, delta->step, wanted.step,
+                parent->why != NULL ? parent->why : "it is of another format");
+    }
+    delta->deltas = parent->deltas + 1;
+    if (delta->deltas > RPS_CKPT_DELTAS_MAX) {
+        return rps_fail(error, RPS_E_LIMIT,
+                "%s/ckpt-%012" PRIu64 ": more than %u deltas stand behind "
+                "their full checkpoint",
+                dir, delta->step, RPS_CKPT_DELTAS_MAX);
+    }
+    return rps_ckpt_head_check(dir, &delta->head, &parent->head, error);
+}
+
+/* Half a chain never loads: a delta counts if all that it stands on does. */
+static rps_status
+judge_deltas(const char *dir, struct finds *finds, struct rps_error *error)
+{
+    for (size_t i = 0; i < finds->count; i++) {
+        struct found *found = &finds->list[i];
+        struct rps_error cause = {.text = ""};
+
+        if (found->why != NULL || !found->head.is_delta) {
+            continue;
+        }
+        found->status = judge_delta(dir, finds, found, &cause);
+        if (found->status != RPS_OK) {
+            found->why = strdup(cause.text);
+        }
+        if (found->status != RPS_OK && found->why == NULL) {
+            return rps_fail(
+                    error, RPS_E_NOMEM, "%s: no memory to list it", dir);
+        }
+    }
     return RPS_OK;
+}
+
+/* Epochs rise with steps, but where a job went back. */
+static rps_status
+tell(struct rps_checkpoint_survey *survey, struct finds *finds)
+{
+    uint32_t newest = 0; /* epoch of a complete one up to here */
+
+    survey->complete = calloc(finds->count + 1, sizeof(*survey->complete));
+    survey->unusable = calloc(finds->count + 1, sizeof(*survey->unusable));
+    if (survey->complete == NULL || survey->unusable == NULL) {
+        return RPS_E_NOMEM;
+    }
+    for (size_t i = 0; i < finds->count; i++) {
+        struct found *found = &finds->list[i];
+        const uint32_t epoch = found->head.epoch;
+        const bool abandoned = epoch < newest && epoch != 0;
+
+        survey->epoch_max =
+                epoch > survey->epoch_max ? epoch : survey->epoch_max;
+        if (found->why != NULL) {
+            survey->unusable[survey->unusable_count++] =
+                    (struct rps_checkpoint_unusable){.step = found->step,
+                            .why = found->why,
+                            .abandoned = abandoned};
+            found->why = NULL;
+            continue;
+        }
+        survey->complete[survey->count++] =
+                (struct rps_checkpoint_complete){.step = found->step,
+                        .epoch = epoch,
+                        .abandoned = abandoned,
+                        .is_delta = found->head.is_delta,
+                        .parent = found->head.parent_step};
+        newest = epoch > newest ? epoch : newest;
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_checkpoint_survey(const char *dir, uint32_t part, uint32_t parts,
+        struct rps_checkpoint_survey *survey, struct rps_error *error)
+{
+    struct finds finds = {.list = NULL};
+    rps_status status = find_all(dir, part, parts, &finds, error);
+
+    *survey = (struct rps_checkpoint_survey){0};
+    if (status == RPS_OK) {
+        status = judge_deltas(dir, &finds, error);
+    }
+    if (status == RPS_OK) {
+        status = tell(survey, &finds);
+        if (status != RPS_OK) {
+            rps_fail(error, status, "%s: no memory to list it", dir);
+            rps_checkpoint_survey_finish(survey);
+        }
+    }
+    finds_finish(&finds);
+    return status;
 }
 
 void

@@ -3,16 +3,17 @@
 #ifndef RPS_EMBEDDING_CHECKPOINT_LIST_H
 #define RPS_EMBEDDING_CHECKPOINT_LIST_H
 
-#include "base/error.h"
-
-#include <stdint.h>
+#include "embedding/checkpoint/chain.h"
 
 /**
- * What the folder is to (part, parts): OK (complete; *epoch_out is its
- * manifest's), UNSUPPORTED (complete, for what this version knows, but of
- * another format), else why it does not count. parts 0: every part.
+ * What the folder by itself is to (part, parts), whatever became of a delta's
+ * ancestors: OK (complete; *head_out is its manifest's), UNSUPPORTED
+ * (complete, for what this version knows, but of another format), else why it
+ * does not count. parts 0: every part. *head_out is zeroed where the manifest
+ * cannot be read.
  */
 rps_status rps_ckpt_inspect(const char *path, uint64_t step, uint32_t part,
-        uint32_t parts, uint32_t *epoch_out, struct rps_error *error);
+        uint32_t parts, struct rps_ckpt_head *head_out,
+        struct rps_error *error);
 
 #endif /* RPS_EMBEDDING_CHECKPOINT_LIST_H */

@@ -45,23 +45,59 @@ parse_listed_parts(struct rps_ckpt_manifest *manifest, const char *where,
     return RPS_OK;
 }
 
+/* "parent": null, or of a delta {"name": "ckpt-<an earlier step>", "digest"}.
+ * Steps fall from child to parent, so there is no circle. */
+static rps_status
+parse_parent(struct rps_ckpt_manifest *manifest, const char *where,
+        struct rps_error *error)
+{
+    const json_t *parent = json_object_get(manifest->root, "parent");
+    const char *name = json_string_value(json_object_get(parent, "name"));
+
+    if (!manifest->is_delta) {
+        return parent == NULL || json_is_null(parent)
+                       ? RPS_OK
+                       : rps_ckpt_bad_field(error, where, "parent",
+                                 "null, which it is of a full checkpoint");
+    }
+    if (name == NULL || !rps_ckpt_parse_step(name, &manifest->parent_step) ||
+            manifest->parent_step >= manifest->step ||
+            !rps_ckpt_get_digest(parent, "digest", &manifest->parent_digest)) {
+        return rps_ckpt_bad_field(error, where, "parent",
+                "{name: \"ckpt-<an earlier step>\", digest: 32 hex digits}, "
+                "which it is of a delta");
+    }
+    return RPS_OK;
+}
+
+static rps_status
+parse_kind(struct rps_ckpt_manifest *manifest, const char *where,
+        struct rps_error *error)
+{
+    const char *kind =
+            json_string_value(json_object_get(manifest->root, "kind"));
+
+    if (kind == NULL) {
+        return rps_ckpt_bad_field(error, where, "kind", "a text");
+    }
+    manifest->is_delta = strcmp(kind, "delta") == 0;
+    if (!manifest->is_delta && strcmp(kind, "full") != 0) {
+        return rps_fail(error, RPS_E_UNSUPPORTED,
+                "%s: kind \"%.32s\"; this version reads full checkpoints and "
+                "deltas",
+                where, kind);
+    }
+    return RPS_OK;
+}
+
 static rps_status
 parse_manifest_head(struct rps_ckpt_manifest *manifest, const char *where,
         struct rps_error *error)
 {
     const json_t *root = manifest->root;
-    const char *kind = json_string_value(json_object_get(root, "kind"));
     const json_t *position = json_object_get(root, "data_position");
     uint64_t epoch;
 
-    if (kind == NULL) {
-        return rps_ckpt_bad_field(error, where, "kind", "a text");
-    }
-    if (strcmp(kind, "full") != 0) {
-        return rps_fail(error, RPS_E_UNSUPPORTED,
-                "%s: kind \"%.32s\"; this version reads full checkpoints",
-                where, kind);
-    }
     if (!rps_ckpt_get_u64(root, "step", INT64_MAX, &manifest->step)) {
         return rps_ckpt_bad_field(error, where, "step", "a number >= 0");
     }
@@ -72,7 +108,7 @@ parse_manifest_head(struct rps_ckpt_manifest *manifest, const char *where,
     if (!rps_ckpt_get_u64_text(root, "seed", &manifest->job_seed)) {
         return rps_ckpt_bad_field(error, where, "seed", "a decimal text");
     }
-    if (!rps_ckpt_get_digest(root, &manifest->digest)) {
+    if (!rps_ckpt_get_digest(root, "digest", &manifest->digest)) {
         return rps_ckpt_bad_field(error, where, "digest", "32 hex digits");
     }
     if (position != NULL && !json_is_object(position) &&
@@ -87,18 +123,26 @@ rps_status
 rps_ckpt_manifest_parse(struct rps_ckpt_manifest *manifest, const char *text,
         size_t n, const char *where, struct rps_error *error)
 {
+    struct rps_ckpt_place place = {.where = where};
     rps_status status;
 
     memset(manifest, 0, sizeof(*manifest));
     status = rps_ckpt_load_root(text, n, where, &manifest->root, error);
     if (status == RPS_OK) {
+        status = parse_kind(manifest, where, error);
+    }
+    if (status == RPS_OK) {
         status = parse_manifest_head(manifest, where, error);
+    }
+    if (status == RPS_OK) {
+        status = parse_parent(manifest, where, error);
     }
     if (status == RPS_OK) {
         status = parse_listed_parts(manifest, where, error);
     }
     if (status == RPS_OK) {
-        status = rps_ckpt_parse_tables(manifest->root, false, where,
+        place.in_delta = manifest->is_delta;
+        status = rps_ckpt_parse_tables(manifest->root, &place,
                 &manifest->tables, &manifest->table_count, error);
     }
     if (status != RPS_OK) {

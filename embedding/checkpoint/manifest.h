@@ -12,6 +12,7 @@
 #include <recps/types.h>
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,8 +22,11 @@ struct rps_ckpt_table {
     rps_table_spec written; /* as it stands there: the digest is over it */
     uint64_t rows;
     struct rps_digest digest;
-    uint64_t pushes;    /* part files only */
-    uint64_t admission; /* part files only: entries of .admission.npy */
+    uint64_t erased; /* keys; 0 in a full checkpoint */
+    /* part files only */
+    uint64_t pushes;
+    uint64_t admission; /* entries of .admission.npy */
+    bool whole; /* all rows of the table in the part's slots; so is a full */
 };
 
 /** A part file as the manifest lists it; its name follows from its place. */
@@ -34,6 +38,9 @@ struct rps_ckpt_listed {
 struct rps_ckpt_manifest {
     json_t *root; /* NULL: empty */
     uint64_t step;
+    bool is_delta;
+    uint64_t parent_step; /* < step; of a delta, as is parent_digest */
+    struct rps_digest parent_digest;
     uint32_t epoch;
     uint64_t job_seed;
     struct rps_digest digest;
@@ -81,8 +88,8 @@ size_t rps_ckpt_table_find(const struct rps_ckpt_table *tables,
         size_t table_count, const char *name);
 
 /**
- * All parts are here: do their rows and digests add up to the manifest's?
- * CORRUPT naming the table.
+ * All parts are here: do their rows, erased keys and digests add up to the
+ * manifest's? CORRUPT naming the table.
  */
 rps_status rps_ckpt_parts_check(const struct rps_ckpt_manifest *manifest,
         const struct rps_ckpt_part *parts, const struct rps_ckpt_folder *folder,

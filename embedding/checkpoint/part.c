@@ -11,6 +11,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* "kind": "delta"; a full one's has none. */
+static rps_status
+check_kind(const struct rps_ckpt_part *part,
+        const struct rps_ckpt_manifest *manifest, const char *where,
+        struct rps_error *error)
+{
+    const json_t *value = json_object_get(part->root, "kind");
+    const char *kind = value == NULL ? "full" : json_string_value(value);
+
+    if (kind == NULL ||
+            strcmp(kind, manifest->is_delta ? "delta" : "full") != 0) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "%s: kind is not the manifest's, \"%s\"", where,
+                manifest->is_delta ? "delta" : "full");
+    }
+    return RPS_OK;
+}
+
 /* What a part says of itself must be what the manifest says of it. */
 static rps_status
 parse_part_head(struct rps_ckpt_part *part,
@@ -106,6 +124,7 @@ check_files(const struct rps_ckpt_part *part, const char *where,
     for (size_t i = 0; i < part->table_count; i++) {
         known += 2 * rps_ckpt_columns(&part->tables[i].spec, columns);
         known += part->tables[i].admission > 0 ? 2 : 0;
+        known += part->tables[i].erased > 0 ? 2 : 0;
     }
     if (json_object_size(part->files) > known) {
         return rps_fail(error, RPS_E_UNSUPPORTED,
@@ -120,14 +139,19 @@ parse_part(struct rps_ckpt_part *part, const char *text, size_t n,
         const struct rps_ckpt_manifest *manifest, uint32_t i, const char *where,
         struct rps_error *error)
 {
+    const struct rps_ckpt_place place = {
+            .where = where, .in_part = true, .in_delta = manifest->is_delta};
     rps_status status = rps_ckpt_load_root(text, n, where, &part->root, error);
 
+    if (status == RPS_OK) {
+        status = check_kind(part, manifest, where, error);
+    }
     if (status == RPS_OK) {
         status = parse_part_head(part, manifest, i, where, error);
     }
     if (status == RPS_OK) {
-        status = rps_ckpt_parse_tables(part->root, true, where, &part->tables,
-                &part->table_count, error);
+        status = rps_ckpt_parse_tables(
+                part->root, &place, &part->tables, &part->table_count, error);
     }
     if (status == RPS_OK) {
         status = check_part_tables(part, manifest, where, error);
@@ -192,6 +216,7 @@ rps_ckpt_parts_check(const struct rps_ckpt_manifest *manifest,
         const struct rps_ckpt_table *table = &manifest->tables[t];
         struct rps_digest digest = {0, 0};
         uint64_t rows = 0;
+        uint64_t erased = 0;
 
         for (uint32_t i = 0; i < manifest->part_count; i++) {
             size_t at = rps_ckpt_table_find(
@@ -199,17 +224,19 @@ rps_ckpt_parts_check(const struct rps_ckpt_manifest *manifest,
 
             if (at < parts[i].table_count) {
                 rows += parts[i].tables[at].rows;
+                erased += parts[i].tables[at].erased;
                 rps_digest_add(&digest, parts[i].tables[at].digest);
             }
         }
-        if (rows != table->rows || digest.low != table->digest.low ||
-                digest.high != table->digest.high) {
+        if (rows != table->rows || erased != table->erased ||
+                !rps_digest_equal(digest, table->digest)) {
             return rps_fail(error, RPS_E_CORRUPT,
                     "%s/%s: table %s: the parts have %" PRIu64
-                    " rows with another digest than the manifest's %" PRIu64
-                    " rows",
+                    " rows and %" PRIu64
+                    " erased keys, with another digest than the manifest's "
+                    "%" PRIu64 " and %" PRIu64,
                     folder->path, RPS_CKPT_MANIFEST, table->spec.name, rows,
-                    table->rows);
+                    erased, table->rows, table->erased);
         }
     }
     return RPS_OK;

@@ -29,14 +29,14 @@ remove_step(const struct rps_checkpoint_id *id, uint64_t step,
 {
     char *path = rps_checkpoint_path(id->dir, step);
     char *aside = NULL;
-    uint32_t epoch;
+    struct rps_ckpt_head head;
 
     if (path == NULL || !is_folder(path) ||
-            rps_ckpt_inspect(path, step, id->part, id->parts, &epoch, NULL) !=
+            rps_ckpt_inspect(path, step, id->part, id->parts, &head, NULL) !=
                     RPS_OK) {
         goto out; /* another format, a link, or gone: not ours to remove */
     }
-    aside = rps_ckpt_old_path(id->dir, step, epoch);
+    aside = rps_ckpt_old_path(id->dir, step, head.epoch);
     if (aside == NULL || rps_dir_remove(aside, error) != RPS_OK) {
         goto out;
     }
@@ -89,24 +89,71 @@ remove_leftovers(const struct rps_checkpoint_id *id, struct rps_error *error)
     closedir(dir);
 }
 
+static size_t
+index_of(const struct rps_checkpoint_survey *survey, uint64_t step)
+{
+    size_t i = 0;
+
+    while (i < survey->count && survey->complete[i].step != step) {
+        i++;
+    }
+    return i;
+}
+
+/* What a kept one stands on is kept: parents are earlier, so one pass from
+ * the newest on reaches all of them. */
+static void
+keep_ancestors(const struct rps_checkpoint_survey *survey, bool *kept)
+{
+    for (size_t i = survey->count; i-- > 0;) {
+        const struct rps_checkpoint_complete *entry = &survey->complete[i];
+
+        if (kept[i] && entry->is_delta) {
+            kept[index_of(survey, entry->parent)] = true;
+        }
+    }
+}
+
+/* A child before its parent: a removal that is cut short leaves no delta
+ * without what it stands on. */
+static void
+remove_others(const struct rps_checkpoint_id *id,
+        const struct rps_checkpoint_survey *survey, uint32_t keep,
+        struct rps_error *error)
+{
+    bool *kept = calloc(survey->count + 1, sizeof(*kept));
+    size_t upto = 0;
+
+    if (kept == NULL) {
+        rps_fail(error, RPS_E_NOMEM, "%s: no memory to prune it", id->dir);
+        return;
+    }
+    while (upto < survey->count && survey->complete[upto].step <= id->step) {
+        upto++;
+    }
+    for (size_t i = 0; i < survey->count; i++) {
+        kept[i] = i + keep >= upto;
+    }
+    keep_ancestors(survey, kept);
+    for (size_t i = upto; i-- > 0;) {
+        if (!kept[i]) {
+            remove_step(id, survey->complete[i].step, error);
+        }
+    }
+    free(kept);
+}
+
 void
 rps_ckpt_prune(const struct rps_checkpoint_id *id, uint32_t keep,
         struct rps_error *error)
 {
-    uint64_t *steps = NULL;
-    size_t count = 0;
-    size_t upto = 0;
+    struct rps_checkpoint_survey survey;
 
     remove_leftovers(id, error);
-    if (keep == 0 || rps_checkpoint_list(id->dir, id->part, id->parts, &steps,
-                             &count, error) != RPS_OK) {
+    if (keep == 0 || rps_checkpoint_survey(id->dir, id->part, id->parts,
+                             &survey, error) != RPS_OK) {
         return;
     }
-    while (upto < count && steps[upto] <= id->step) {
-        upto++;
-    }
-    for (size_t i = 0; i + keep < upto; i++) {
-        remove_step(id, steps[i], error);
-    }
-    free(steps);
+    remove_others(id, &survey, keep, error);
+    rps_checkpoint_survey_finish(&survey);
 }

@@ -308,6 +308,11 @@ check_manifest(const struct restore *r, struct rps_error *error)
                 "%s: its manifest is of step %" PRIu64, r->folder.path,
                 r->manifest.step);
     }
+    if (r->manifest.is_delta) {
+        return rps_fail(error, RPS_E_UNSUPPORTED,
+                "%s is a delta: this version restores full checkpoints",
+                r->folder.path);
+    }
     if (r->manifest.job_seed != seed) {
         return rps_fail(error, RPS_E_MISMATCH,
                 "%s: saved with job seed %" PRIu64

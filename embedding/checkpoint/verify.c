@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "embedding/checkpoint/admission.h"
 #include "embedding/checkpoint/checkpoint.h"
+#include "embedding/checkpoint/erased.h"
 #include "embedding/checkpoint/fields.h"
 #include "embedding/checkpoint/layout.h"
 #include "embedding/checkpoint/manifest.h"
@@ -75,10 +76,18 @@ pass_counts(
     return RPS_OK;
 }
 
-static bool
-same_digest(struct rps_digest a, struct rps_digest b)
+static rps_status
+add_erased(
+        void *context, struct rps_ckpt_erased *erased, struct rps_error *error)
 {
-    return a.low == b.low && a.high == b.high;
+    struct sum *sum = context;
+
+    (void)error;
+    for (size_t i = 0; i < erased->n; i++) {
+        rps_digest_add(&sum->digest, rps_digest_erased(erased->keys[i]));
+    }
+    advance(sum->v, erased->file_bytes);
+    return RPS_OK;
 }
 
 /* One table of one part, against what the part file says of it. */
@@ -94,13 +103,16 @@ verify_part_table(struct verify *v, const struct rps_ckpt_part *part,
     rps_status status = rps_ckpt_scan_table(&scan, error);
 
     if (status == RPS_OK) {
+        status = rps_ckpt_erased_scan(&scan, add_erased, error);
+    }
+    if (status == RPS_OK) {
         status = rps_ckpt_admission_scan(&scan, pass_counts, error);
     }
     if (status != RPS_OK) {
         return status;
     }
     rps_digest_add(digest, sum.digest);
-    if (!same_digest(sum.digest, table->digest)) {
+    if (!rps_digest_equal(sum.digest, table->digest)) {
         return rps_fail(error, RPS_E_CORRUPT,
                 "%s/part-%" PRIu32 "-of-%" PRIu32
                 ".json: table %s has another digest than its files",
@@ -128,7 +140,8 @@ verify_table(struct verify *v, const struct rps_ckpt_table *table,
                     v, part, &part->tables[at], &out->digest, error);
         }
     }
-    out->matches = status == RPS_OK && same_digest(out->digest, table->digest);
+    out->matches =
+            status == RPS_OK && rps_digest_equal(out->digest, table->digest);
     return status;
 }
 
@@ -173,7 +186,7 @@ verify_digest(struct verify *v, struct rps_error *error)
         entries[i].digest = report->tables[i].digest;
     }
     report->digest = rps_digest_checkpoint(entries, n);
-    report->matches = same_digest(report->digest, v->manifest.digest);
+    report->matches = rps_digest_equal(report->digest, v->manifest.digest);
     status = RPS_OK;
     if (!report->matches) {
         status = rps_fail(error, RPS_E_CORRUPT,
