@@ -128,24 +128,47 @@ may_evict_for_room(const struct rps_table *table)
     return table->spec.on_full != RPS_ON_FULL_REFUSE && rps_may_evict(table);
 }
 
+/* Of a few rows from the home line of a hash on. */
+static void
+choose_locked(const struct rps_table *table, const struct rps_shard *shard,
+        const struct rps_segment *segment, uint64_t hash,
+        const struct rps_guard *guard, struct choice *choice)
+{
+    uint32_t at = (uint32_t)rps_index_home_line(hash, segment->line_count);
+
+    for (uint32_t lines = 0;
+            lines < segment->line_count && choice->looked < RPS_EVICT_ROWS;
+            lines++) {
+        choose_of_line_locked(table, shard, &segment->lines[at], guard, choice);
+        at = at + 1 == segment->line_count ? 0 : at + 1;
+    }
+}
+
+bool
+rps_evict_lower_locked(
+        struct rps_table *table, struct rps_shard *shard, uint64_t draw)
+{
+    const struct rps_guard none = {.bits = NULL};
+    struct choice choice = {.score = 0};
+
+    choose_locked(table, shard,
+            &shard->index.segments[(draw >> 32) % shard->index.segment_count],
+            draw, &none, &choice);
+    return choice.place.row != 0 &&
+           rps_tier_lower_locked(table, shard, choice.place);
+}
+
 enum rps_gone
 rps_evict_one_locked(struct rps_table *table, struct rps_shard *shard,
         struct rps_segment *segment, uint64_t hash,
         const struct rps_guard *guard)
 {
     struct choice choice = {.score = 0};
-    uint32_t at = (uint32_t)rps_index_home_line(hash, segment->line_count);
 
     if (!table->tiered && !may_evict_for_room(table)) {
         return RPS_GONE_NOT;
     }
-    for (uint32_t lines = 0;
-            lines < segment->line_count && choice.looked < RPS_EVICT_ROWS;
-            lines++) {
-        choose_of_line_locked(
-                table, shard, &segment->lines[at], guard, &choice);
-        at = at + 1 == segment->line_count ? 0 : at + 1;
-    }
+    choose_locked(table, shard, segment, hash, guard, &choice);
     if (choice.place.row == 0) {
         return RPS_GONE_NOT;
     }

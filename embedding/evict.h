@@ -49,6 +49,13 @@ enum rps_gone rps_evict_one_locked(struct rps_table *table,
         const struct rps_guard *guard);
 
 /**
+ * A row of the shard, drawn from those with large scores, goes to the disk.
+ * It keeps its place in the index; `making` need not be held.
+ */
+bool rps_evict_lower_locked(
+        struct rps_table *table, struct rps_shard *shard, uint64_t draw);
+
+/**
  * Make place for a new row of this hash, where there is neither memory nor
  * budget: in its own segment, else, if it is but the row that is missing, in
  * another one of the shard. False: none may go.

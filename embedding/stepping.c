@@ -227,6 +227,18 @@ find_burst_locked(struct rps_apply *apply, const struct slice *slice,
     }
 }
 
+/* A row that came back may have sent another one of the burst to the disk. */
+static struct rps_index_place
+raised_locked(struct rps_apply *apply, struct rps_shard *shard,
+        struct rps_index_place place)
+{
+    place.row = place.line->rows[place.lane];
+    if ((place.row & RPS_ROW_ON_DISK) != 0) {
+        place.row = rps_tier_raise_locked(apply->table, shard, place);
+    }
+    return place;
+}
+
 static void
 step_burst_locked(struct rps_apply *apply, const struct slice *slice,
         size_t start, size_t n)
@@ -237,9 +249,8 @@ step_burst_locked(struct rps_apply *apply, const struct slice *slice,
 
     find_burst_locked(apply, slice, start, n, places);
     for (size_t i = 0; i < n; i++) {
-        if ((places[i].row & RPS_ROW_ON_DISK) != 0) {
-            places[i].row =
-                    rps_tier_raise_locked(apply->table, shard, places[i]);
+        if (apply->table->tiered && places[i].row != 0) {
+            places[i] = raised_locked(apply, shard, places[i]);
         }
         if (places[i].row != 0 &&
                 !step_key_locked(apply, shard, &combined[i], places[i])) {

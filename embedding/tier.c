@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "embedding/tier.h"
 
+#include "base/hash.h"
+#include "embedding/evict.h"
+
 #include <string.h>
 
 rps_status
@@ -62,11 +65,42 @@ rps_tier_lower_locked(struct rps_table *table, struct rps_shard *shard,
     return true;
 }
 
+static bool
+is_over_limit(const struct rps_table *table)
+{
+    for (const struct rps_budget *budget = &table->budget; budget != NULL;
+            budget = budget->parent) {
+        /* relaxed: a moment ago it may have been another way */
+        const uint64_t limit =
+                atomic_load_explicit(&budget->limit, memory_order_relaxed);
+        if (limit != 0 && atomic_load_explicit(&budget->used,
+                                  memory_order_relaxed) > limit) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* For a row in memory: there is some, or another row goes to the disk. */
+static bool
+make_room_locked(struct rps_table *table, struct rps_shard *shard, uint64_t key)
+{
+    const uint64_t needed = shard->reserved + 1;
+
+    if (!is_over_limit(table) &&
+            rps_rows_reserve(&shard->rows, needed) == RPS_OK) {
+        return true;
+    }
+    return rps_evict_lower_locked(table, shard,
+                   rps_mix64(key ^ rps_counted(&table->lowered))) &&
+           shard->rows.spare >= needed;
+}
+
 uint32_t
 rps_tier_raise_locked(struct rps_table *table, struct rps_shard *shard,
         struct rps_index_place place)
 {
-    if (rps_rows_reserve(&shard->rows, shard->reserved + 1) != RPS_OK) {
+    if (!make_room_locked(table, shard, place.line->keys[place.lane])) {
         return place.row;
     }
     atomic_fetch_sub_explicit(&table->disk_rows, 1, memory_order_relaxed);

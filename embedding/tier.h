@@ -8,9 +8,10 @@
  *   lower   a row that would have to be evicted for its score goes to the
  *           disk: by upkeep, before the memory is full, and one for one
  *           where a push needs room at once
- *   raise   a row that is pushed comes back at once, if there is room; one
- *           that was looked up, with the next pass of upkeep. A row that was
- *           looked up since the last pass is not lowered by it
+ *   raise   a row that is pushed comes back at once; one that was looked up,
+ *           with the next pass of upkeep. Where there is no room, another row
+ *           goes for it. A row that was looked up has another turn before it
+ *           is lowered
  *
  * Scratch: a checkpoint has the rows of both, and the file has no name.
  *

@@ -221,8 +221,7 @@ raise_slice(struct slice *slice)
     struct rps_shard *shard = &slice->table->shards[upkeep->shard];
     bool over = false;
 
-    if (rps_counted(&slice->table->disk_rows) == 0 ||
-            excess_of(slice->table) > 0) {
+    if (rps_counted(&slice->table->disk_rows) == 0) {
         return true;
     }
     pthread_mutex_lock(&shard->lock);
