@@ -122,12 +122,6 @@ choose_of_line_locked(const struct rps_table *table,
     }
 }
 
-static bool
-may_evict_for_room(const struct rps_table *table)
-{
-    return table->spec.on_full != RPS_ON_FULL_REFUSE && rps_may_evict(table);
-}
-
 /* Of a few rows from the home line of a hash on. */
 static void
 choose_locked(const struct rps_table *table, const struct rps_shard *shard,
@@ -144,18 +138,29 @@ choose_locked(const struct rps_table *table, const struct rps_shard *shard,
     }
 }
 
-bool
-rps_evict_lower_locked(
-        struct rps_table *table, struct rps_shard *shard, uint64_t draw)
+/* A row that goes to the disk is not lost: none needs to be guarded. */
+static bool
+lower_locked(struct rps_table *table, struct rps_shard *shard,
+        const struct rps_segment *segment, uint64_t hash)
 {
     const struct rps_guard none = {.bits = NULL};
     struct choice choice = {.score = 0};
 
-    choose_locked(table, shard,
-            &shard->index.segments[(draw >> 32) % shard->index.segment_count],
-            draw, &none, &choice);
+    if (!table->tiered) {
+        return false;
+    }
+    choose_locked(table, shard, segment, hash, &none, &choice);
     return choice.place.row != 0 &&
            rps_tier_lower_locked(table, shard, choice.place);
+}
+
+bool
+rps_evict_lower_locked(
+        struct rps_table *table, struct rps_shard *shard, uint64_t draw)
+{
+    return lower_locked(table, shard,
+            &shard->index.segments[(draw >> 32) % shard->index.segment_count],
+            draw);
 }
 
 enum rps_gone
@@ -165,17 +170,14 @@ rps_evict_one_locked(struct rps_table *table, struct rps_shard *shard,
 {
     struct choice choice = {.score = 0};
 
-    if (!table->tiered && !may_evict_for_room(table)) {
+    if (lower_locked(table, shard, segment, hash)) {
+        return RPS_GONE_LOWERED;
+    }
+    if (table->spec.on_full == RPS_ON_FULL_REFUSE || !rps_may_evict(table)) {
         return RPS_GONE_NOT;
     }
     choose_locked(table, shard, segment, hash, guard, &choice);
     if (choice.place.row == 0) {
-        return RPS_GONE_NOT;
-    }
-    if (rps_tier_lower_locked(table, shard, choice.place)) {
-        return RPS_GONE_LOWERED;
-    }
-    if (!may_evict_for_room(table)) {
         return RPS_GONE_NOT;
     }
     evict_locked(table, shard, choice.place);

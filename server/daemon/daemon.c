@@ -271,7 +271,7 @@ create_service(struct rps_daemon *daemon)
     }
     if (status != RPS_OK) {
         rps_log_status(RPS_LOG_ERROR, "start_failed", status, "%s", error.text);
-        return RPS_EXIT_INTERNAL;
+        return status == RPS_E_INVAL ? RPS_EXIT_USAGE : RPS_EXIT_INTERNAL;
     }
     if (strcmp(options->start_from, "newest") == 0) {
         status = rps_service_load_newest(daemon->service, &error);
