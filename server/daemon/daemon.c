@@ -250,6 +250,7 @@ create_service(struct rps_daemon *daemon)
             .client_ttl_ms = (uint64_t)(options->client_ttl * 1000.0),
             .background = true,
             .memory_limit = options->memory_limit,
+            .save_buffer = options->save_buffer,
             .numa = options->numa,
             .token = &daemon->access.token,
             .event = on_service_event,
@@ -606,9 +607,8 @@ say_unsaved(const struct rps_daemon *daemon)
     if (text != NULL) {
         const bool nothing = strncmp(text, "nothing", strlen("nothing")) == 0;
         /* the job went on until the server closed: so it is meant */
-        const bool saved =
-                daemon->save_asked &&
-                rps_service_saves(service, NULL) > daemon->saves_before;
+        const bool saved = daemon->save_asked &&
+                           rps_service_saved_cut(service) > daemon->cuts_before;
 
         rps_log(nothing || saved ? RPS_LOG_INFO : RPS_LOG_WARN, "unsaved",
                 "%s%s",
