@@ -17,8 +17,17 @@ struct rps_manifest_plan {
     const char *job_id;
     uint64_t job_seed;
     const json_t *data_position; /* NULL: none */
+    const char *parent_name;     /* of a delta; NULL: it is a full one */
+    const char *parent_digest;   /* likewise */
     json_t *const *answers;      /* [parts]: PREPARE's, by PS */
     uint32_t parts;
+};
+
+/** What is in it, of all parts. */
+struct rps_manifest_sums {
+    uint64_t rows;
+    uint64_t erased;
+    uint64_t bytes; /* of the parts' files */
 };
 
 /**
@@ -26,6 +35,7 @@ struct rps_manifest_plan {
  * not belong together; the words name PS and field.
  */
 rps_status rps_manifest_build(const struct rps_manifest_plan *plan,
-        char **text_out, struct rps_error *error);
+        char **text_out, struct rps_manifest_sums *sums_out,
+        struct rps_error *error);
 
 #endif /* RPS_CLIENT_MANIFEST_H */
