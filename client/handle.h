@@ -75,6 +75,7 @@ struct rps_client {
     uint8_t *decision; /* of the last step's end; NULL: none */
     size_t decision_bytes;
     bool may_fall_behind; /* the job has backup workers */
+    char *alike;          /* JSON, of STEP_END(0); NULL: nothing is said */
 
     struct rps_save_run *saving; /* save.c; NULL: none was begun */
     uint32_t wishes_kept; /* RPS_WISH_SAVE: when the running save is over */
