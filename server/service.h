@@ -179,6 +179,15 @@ uint64_t rps_service_saves(struct rps_service *service, double *seconds_out);
 uint64_t rps_service_cuts(struct rps_service *service);
 uint64_t rps_service_saved_cut(struct rps_service *service);
 
+/**
+ * Write this PS's own part of what its tables hold, where a stop leaves it
+ * unsaved: no checkpoint, but what `recps restore --orphans` makes one of.
+ * *path_out (free()) is where. No session may be open. Errors: INVAL (there is
+ * no checkpoint_dir), IO, NONFINITE, NOMEM, …: nothing is left behind.
+ */
+rps_status rps_service_write_orphan(struct rps_service *service,
+        char **path_out, struct rps_error *error);
+
 /** Rows and steps that no complete checkpoint holds, in words for SIGTERM. */
 char *rps_service_unsaved(struct rps_service *service);
 

@@ -15,6 +15,7 @@ struct rps_writer {
     pthread_cond_t woken;        /* with service->lock, which guards: */
     struct rps_task *first, *last;
     size_t waiting;
+    bool running; /* a task is in hand */
     bool stop;
 };
 
@@ -80,9 +81,11 @@ writer_main(void *context)
         writer->first = task->next;
         writer->last = task->next != NULL ? writer->last : NULL;
         writer->waiting--;
+        writer->running = true;
         pthread_mutex_unlock(&service->lock);
         run_task(writer, task);
         pthread_mutex_lock(&service->lock);
+        writer->running = false;
     }
     pthread_mutex_unlock(&service->lock);
     return NULL;
@@ -144,6 +147,12 @@ rps_writer_withdraw_locked(
     writer->waiting--;
     free_task(task);
     return true;
+}
+
+bool
+rps_writer_is_idle_locked(const struct rps_writer *writer)
+{
+    return writer->first == NULL && !writer->running;
 }
 
 size_t

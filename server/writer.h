@@ -54,6 +54,9 @@ bool rps_writer_post(struct rps_writer *writer, const struct rps_task *task);
 bool rps_writer_withdraw_locked(
         struct rps_writer *writer, const struct rps_parked *parked);
 
+/** None waits, and none is in hand. */
+bool rps_writer_is_idle_locked(const struct rps_writer *writer);
+
 /** Tasks that wait; the one in hand is not among them. */
 size_t rps_writer_waiting_locked(const struct rps_writer *writer);
 

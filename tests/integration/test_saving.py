@@ -296,6 +296,97 @@ def test_a_full_disk_fails_the_save_and_not_the_server(tmp_path):
         assert server.stop() == 143, server.log()
 
 
+# ---- orphans ----
+
+def recps(*words):
+    return subprocess.run([str(programs.RECPS), *map(str, words)],
+                          env=programs.environment(), capture_output=True,
+                          text=True, timeout=60, check=False)
+
+
+def begin_at(links, step, epoch):
+    """The chief's RESTORE at every server."""
+    for link in links:
+        reply = link.call(wire.RESTORE, [wire.text(
+            {"epoch": epoch, "step": step, "mode": "sync", "replicas": 1})])
+        assert reply.status == wire.OK, reply.text
+
+
+def test_what_no_chief_saved_is_restored_from_the_servers_parts(tmp_path):
+    servers = [programs.Recpsd(
+        "--checkpoint-dir", str(tmp_path), "--ps-hosts",
+        "127.0.0.1:1,127.0.0.1:2", "--job-name", "ps", "--task-index", str(i))
+        for i in range(2)]
+    hello = {"ps_count": 2, "client": "00000000000000c1", "role": "chief",
+             "rank": 0, "replicas": 1}
+    keys = numpy.arange(200, dtype="u8")
+    rows = numpy.arange(200 * DIM, dtype="f4").reshape(200, DIM)
+    xxhash = pytest.importorskip("xxhash")
+    owner = numpy.array([xxhash.xxh3_64_intdigest(int(k).to_bytes(8, "little"))
+                         >> 63 for k in keys])
+    with servers[0], servers[1]:
+        links = [s.connect(ps_index=i, **hello) for i, s in enumerate(servers)]
+        begin_at(links, 0, 1)
+        for i, link in enumerate(links):
+            reply = link.call(wire.GET_TABLE, [wire.text(
+                {"name": "shared", "dimension": DIM, **SHARED})], epoch=1)
+            table = int(reply.json["table_id"], 16)
+            reply = link.call(wire.PUSH, section_of(
+                table, keys[owner == i], -rows[owner == i]), step=1, epoch=1)
+            assert reply.status == wire.OK, reply.text
+        links[0].call(wire.STEP_END, [wire.text(
+            {"rank": 0, "loss": None, "wishes": []})])
+        decision = links[0].call(wire.STEP_END, [wire.text(
+            {"rank": 0, "loss": 1.0, "wishes": []})], step=1, epoch=1)
+        for link in links:
+            reply = link.call(wire.APPLY, [wire.section(
+                DECISION, decision.find(DECISION))], epoch=1)
+            assert reply.status == wire.OK, reply.text
+            link.close()
+        assert servers[0].stop() == 143, servers[0].log()
+        done = recps("restore", "--orphans", tmp_path)
+        assert done.returncode == 66 and "PS 1 wrote no" in done.stderr
+        assert servers[1].stop() == 143, servers[1].log()
+        assert "orphan_written" in servers[1].log()
+    assert recps("verify", tmp_path).returncode != 0  # no checkpoint yet
+    done = recps("restore", "--orphans", "--json", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["one_instant"] is True
+    assert [p.name for p in tmp_path.iterdir()] == ["ckpt-000000000001"]
+    assert recps("verify", tmp_path).returncode == 0
+    found, values = trainer.table(tmp_path / "ckpt-000000000001", "shared")
+    order = numpy.argsort(found)
+    assert (found[order] == keys).all()
+    assert (values[order] == rows).all()
+    done = recps("restore", "--orphans", tmp_path)
+    assert done.returncode == 66, done.stdout
+
+
+def test_orphans_of_an_older_run_are_refused(tmp_path):
+    with programs.Recpsd("--checkpoint-dir", str(tmp_path)) as server:
+        with server.connect() as link:
+            table = link.table("shared", DIM, **SHARED)
+            link.call(wire.PUSH, section_of(
+                table, [1], numpy.ones((1, DIM))), number=1, step=3)
+        assert server.stop() == 143, server.log()
+    orphan, = tmp_path.glob("orphan-*")
+    with programs.Recpsd("--checkpoint-dir", str(tmp_path)) as server:
+        with server.connect() as link:
+            link.table("shared", DIM, **SHARED)
+            reply = save_call(link, 9, action="prepare")
+            commit(link, 9, 0, reply.json)
+        assert server.stop() == 143, server.log()
+    done = recps("restore", "--orphans", tmp_path)
+    assert done.returncode == 70 and "ckpt-000000000009 is newer" in done.stderr
+    assert orphan.is_dir()
+    damaged = next(orphan.glob("*/part-*.json"))
+    (tmp_path / "ckpt-000000000009").rename(tmp_path / "aside")
+    damaged.write_text(damaged.read_text().replace('"rows": 1', '"rows": 2'))
+    done = recps("restore", "--orphans", tmp_path)
+    assert done.returncode == 65 and "not what was written" in done.stderr
+    assert orphan.is_dir()
+
+
 # ---- recps-train and recps save ----
 
 BASE = ["--data", "synthetic:rows=6000,keys=300,seed=3", "--batch-size", 100]

@@ -275,13 +275,15 @@ def test_evaluator_takes_each_checkpoint_in_order(tmp_path):
         evaluator = start_evaluator(server.port, folder)
         line = evaluator.stdout.readline()
         assert f"evaluator: waiting for the job's checkpoints in {folder}" in line
-        chief = start_worker(server, 0, *BASE, "--steps", 20, "--save-steps", 2,
+        chief = start_worker(server, 0, *BASE, "--steps", 40, "--save-steps", 2,
                              "--keep", 20, workers=1)
-        assert chief.wait(60) == 0
+        said, _ = chief.communicate(timeout=60)
+        assert chief.returncode == 0
         out, _ = evaluator.communicate(timeout=60)
         assert evaluator.returncode == 0, out
-        assert re.findall(r"evaluator: step (\d+) auc", out) == [
-            str(step) for step in range(2, 21, 2)]
+        saved = re.findall(r"saved step (\d+):", said)
+        assert len(saved) > 1 and saved[-1] == "40"
+        assert re.findall(r"evaluator: step (\d+) auc", out) == saved
 
 
 def test_evaluator_after_the_job_evaluates_the_newest(tmp_path):
