@@ -140,6 +140,12 @@ RPS_NODISCARD rps_status rps_table_new_row_locked(struct rps_table *table,
         struct rps_shard *shard, uint64_t hash, uint64_t key, bool promised,
         struct rps_index_place *place_out);
 
+/** The same, but what is in it is undefined: the caller writes all of it
+ * before it gives the shard's lock back. */
+RPS_NODISCARD rps_status rps_table_bare_row_locked(struct rps_table *table,
+        struct rps_shard *shard, uint64_t hash, uint64_t key, bool promised,
+        struct rps_index_place *place_out);
+
 /** A row left: REFRESH has to tell. Under the lock under which it left. */
 void rps_table_note_erased(struct rps_table *table);
 

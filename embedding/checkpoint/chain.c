@@ -20,6 +20,8 @@ rps_ckpt_head_of(const struct rps_ckpt_manifest *manifest)
             .epoch = manifest->epoch,
             .job_seed = manifest->job_seed,
             .digest = manifest->digest,
+            .is_folded = manifest->is_folded,
+            .folded = manifest->folded,
             .is_delta = manifest->is_delta,
             .parent_step = manifest->parent_step,
             .parent_digest = manifest->parent_digest};
@@ -36,7 +38,9 @@ rps_ckpt_head_check(const char *dir, const struct rps_ckpt_head *child,
     char was[RPS_DIGEST_HEX_BYTES];
 
     assert(child->is_delta && child->parent_step == parent->step);
-    if (!rps_digest_equal(parent->digest, child->parent_digest)) {
+    if (!rps_digest_equal(parent->digest, child->parent_digest) &&
+            !(parent->is_folded &&
+                    rps_digest_equal(parent->folded, child->parent_digest))) {
         return rps_fail(error, RPS_E_MISMATCH,
                 "%s/" NAME " was made on " NAME
                 " of digest %s; the one that is there has %s: it was replaced",

@@ -26,6 +26,8 @@ struct rps_ckpt_head {
     uint32_t epoch;
     uint64_t job_seed;
     struct rps_digest digest;
+    bool is_folded; /* was a delta of digest `folded` */
+    struct rps_digest folded;
     bool is_delta;
     uint64_t parent_step;
     struct rps_digest parent_digest;

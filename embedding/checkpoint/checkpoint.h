@@ -113,12 +113,14 @@ rps_status rps_checkpoint_survey(const char *dir, uint32_t part, uint32_t parts,
 void rps_checkpoint_survey_finish(struct rps_checkpoint_survey *survey);
 
 /**
- * RESTORE: read ckpt-<step> into an empty store: the rows whose slot `owns`
- * answers true for. Checksums are verified as they are read; damage is
- * CORRUPT naming file and block, and leaves the store empty. A part that is
- * missing is NOT_FOUND naming it, unless parts equals the manifest's and the
- * own part is there (it then has every row that this PS owns). Another job
- * seed is MISMATCH, another format UNSUPPORTED.
+ * RESTORE: read ckpt-<step> and what it stands on into an empty store: the
+ * rows whose slot `owns` answers true for. Checksums are verified as they are
+ * read; damage is CORRUPT naming file and block, and leaves the store empty.
+ * A link of the chain that is missing is NOT_FOUND naming it, one that was
+ * replaced MISMATCH. A part that is missing is NOT_FOUND naming it, unless
+ * parts equals the manifest's and the own part is there (it then has every
+ * row that this PS owns). Another job seed is MISMATCH (but see `begins`),
+ * another format UNSUPPORTED.
  *
  * *manifest_out (new reference) is the parsed manifest. *lanes_out (free())
  * has the lanes of this PS; none where the number of PS is another, since a
@@ -132,8 +134,32 @@ struct rps_restore {
     uint32_t parts;
     bool (*owns)(void *context, uint64_t hash);
     void *context;
-    /** Rows read so far, those of other PS too, of how many; or NULL. */
+    /** Rows read so far, those of other PS too, of how many; or NULL. Threads:
+     * any, one at a time. */
     void (*progress)(void *context, uint64_t rows, uint64_t rows_total);
+
+    /** What of it; NULL: every table, as it is there. */
+    const struct rps_restore_table *tables;
+    size_t table_count;
+    bool weights_only; /* fresh slots, no counts of keys without a row */
+    /** Another job begins from it: no lanes, rows are stamped `now` and not
+     * with the ticks of the other job, which may have another job seed. */
+    bool begins;
+    struct rps_now now; /* of the job that restores */
+    /** A table is there, with the slots that were saved or without; or NULL. */
+    void (*told)(
+            void *context, const char *table, const char *from, bool slots);
+};
+
+/**
+ * One table of it. With a spec the rows go into a table of that, which may
+ * differ in all but dim and dense_elements: values are converted, and where
+ * the optimizer is another one slots are fresh.
+ */
+struct rps_restore_table {
+    const char *name;           /* that it gets; not looked at with a spec */
+    const char *from;           /* its name there; NULL: the same */
+    const rps_table_spec *spec; /* NULL: as it is there */
 };
 rps_status rps_checkpoint_restore(const struct rps_restore *restore,
         struct rps_store *store, json_t **manifest_out,
@@ -145,23 +171,37 @@ struct rps_checkpoint_table_report {
     char name[RPS_NAME_BYTES_MAX + 1];
     uint64_t rows;
     uint64_t admission;       /* counts of keys without a row: in no digest */
-    struct rps_digest digest; /* recomputed from the files */
-    bool matches;             /* equals the manifest's */
+    struct rps_digest digest; /* recomputed: of the rows after all links */
+    bool matches;             /* what was read is what the manifests say */
+};
+/** The checkpoint, or one that it stands on. */
+struct rps_checkpoint_link_report {
+    uint64_t step;
+    uint32_t epoch;
+    uint32_t parts;
+    bool is_delta;
+    uint64_t rows; /* in the folder: of a delta those that changed */
+    uint64_t erased;
+    uint64_t bytes;
+    struct rps_digest digest; /* its manifest's */
 };
 struct rps_checkpoint_report {
     uint64_t step;
-    uint64_t bytes;
-    struct rps_digest digest; /* of the checkpoint, recomputed */
+    uint64_t bytes;           /* of all links */
+    struct rps_digest digest; /* of the state, recomputed */
     bool matches;
     struct rps_checkpoint_table_report *tables;
     size_t table_count;
+    struct rps_checkpoint_link_report *links; /* the full one first */
+    size_t link_count;
 };
 
 /**
  * Read a checkpoint folder whole (a ckpt-<step> folder, or a checkpoint_dir:
- * then its newest complete step) and recompute every checksum and digest.
- * All parts must be there. `progress` (bytes) may be NULL. A difference is
- * CORRUPT naming it; the report then has what was read so far. Finish it in
+ * then its newest step that was not abandoned) and all that it stands on, and
+ * recompute every checksum and digest. All parts must be there. `progress`
+ * (bytes) may be NULL. A difference, or a link that is missing, is CORRUPT
+ * naming it; the report then has what was read so far. Finish it in
  * any case.
  */
 rps_status rps_checkpoint_verify(const char *path,

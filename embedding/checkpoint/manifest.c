@@ -45,6 +45,18 @@ parse_listed_parts(struct rps_ckpt_manifest *manifest, const char *where,
     return RPS_OK;
 }
 
+static rps_status
+parse_folded(struct rps_ckpt_manifest *manifest, const char *where,
+        struct rps_error *error)
+{
+    manifest->is_folded = json_object_get(manifest->root, "folded") != NULL;
+    if (manifest->is_folded &&
+            !rps_ckpt_get_digest(manifest->root, "folded", &manifest->folded)) {
+        return rps_ckpt_bad_field(error, where, "folded", "32 hex digits");
+    }
+    return RPS_OK;
+}
+
 /* "parent": null, or of a delta {"name": "ckpt-<an earlier step>", "digest"}.
  * Steps fall from child to parent, so there is no circle. */
 static rps_status
@@ -56,7 +68,7 @@ parse_parent(struct rps_ckpt_manifest *manifest, const char *where,
 
     if (!manifest->is_delta) {
         return parent == NULL || json_is_null(parent)
-                       ? RPS_OK
+                       ? parse_folded(manifest, where, error)
                        : rps_ckpt_bad_field(error, where, "parent",
                                  "null, which it is of a full checkpoint");
     }

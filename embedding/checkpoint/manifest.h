@@ -41,6 +41,10 @@ struct rps_ckpt_manifest {
     bool is_delta;
     uint64_t parent_step; /* < step; of a delta, as is parent_digest */
     struct rps_digest parent_digest;
+    /* of a full one that a tool has made of a delta, in its place: the delta's
+     * digest, by which its children know it */
+    bool is_folded;
+    struct rps_digest folded;
     uint32_t epoch;
     uint64_t job_seed;
     struct rps_digest digest;
@@ -89,7 +93,7 @@ size_t rps_ckpt_table_find(const struct rps_ckpt_table *tables,
 
 /**
  * All parts are here: do their rows, erased keys and digests add up to the
- * manifest's? CORRUPT naming the table.
+ * manifest's, and is every slot in one part? CORRUPT naming the table or slot.
  */
 rps_status rps_ckpt_parts_check(const struct rps_ckpt_manifest *manifest,
         const struct rps_ckpt_part *parts, const struct rps_ckpt_folder *folder,

@@ -6,6 +6,7 @@
 #include "embedding/checkpoint/fields.h"
 #include "embedding/checkpoint/layout.h"
 #include "embedding/checkpoint/manifest.h"
+#include "embedding/checkpoint/slots.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -207,6 +208,33 @@ rps_ckpt_part_finish(struct rps_ckpt_part *part)
     memset(part, 0, sizeof(*part));
 }
 
+/* A slot of no part would be empty, one of two parts would be a mixture. */
+static rps_status
+check_slots(const struct rps_ckpt_manifest *manifest,
+        const struct rps_ckpt_part *parts, const struct rps_ckpt_folder *folder,
+        struct rps_error *error)
+{
+    struct rps_ckpt_slots seen = {{0}};
+
+    for (uint32_t i = 0; i < manifest->part_count; i++) {
+        for (uint32_t s = parts[i].slot_first; s <= parts[i].slot_last; s++) {
+            if (rps_ckpt_slots_has(&seen, s)) {
+                return rps_fail(error, RPS_E_CORRUPT,
+                        "%s: slot %" PRIu32 " is in two parts", folder->path,
+                        s);
+            }
+            rps_ckpt_slots_add(&seen, s, s);
+        }
+    }
+    for (uint32_t s = 0; s < RPS_SLOT_COUNT; s++) {
+        if (!rps_ckpt_slots_has(&seen, s)) {
+            return rps_fail(error, RPS_E_CORRUPT,
+                    "%s: slot %" PRIu32 " is in no part", folder->path, s);
+        }
+    }
+    return RPS_OK;
+}
+
 rps_status
 rps_ckpt_parts_check(const struct rps_ckpt_manifest *manifest,
         const struct rps_ckpt_part *parts, const struct rps_ckpt_folder *folder,
@@ -239,5 +267,5 @@ rps_ckpt_parts_check(const struct rps_ckpt_manifest *manifest,
                     erased, table->rows, table->erased);
         }
     }
-    return RPS_OK;
+    return check_slots(manifest, parts, folder, error);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "embedding/checkpoint/values.h"
 
+#include "base/half.h"
+
 #include <assert.h>
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 /* All ones: an infinity or a NaN. */
+#define F32_EXPONENT  0x7f800000u
 #define F16_EXPONENT  0x7c00u
 #define BF16_EXPONENT 0x7f80u
 
@@ -29,31 +31,35 @@ rps_ckpt_value_bytes(const rps_table_spec *spec)
     return spec->dim * item_bytes[spec->value_dtype];
 }
 
+/* Both without a branch a value: a row is looked at whole, many values in one
+ * instruction, and nearly every row is finite. */
 static bool
 floats_finite(const float *values, size_t n)
 {
+    uint32_t bad = 0;
+
     for (size_t i = 0; i < n; i++) {
-        if (!isfinite(values[i])) {
-            return false;
-        }
+        uint32_t bits;
+
+        memcpy(&bits, values + i, sizeof(bits));
+        bad |= (bits & F32_EXPONENT) == F32_EXPONENT;
     }
-    return true;
+    return bad == 0;
 }
 
 static bool
 halves_finite(const void *values, size_t n, uint16_t exponent)
 {
     const unsigned char *bytes = values;
+    uint16_t bad = 0;
 
     for (size_t i = 0; i < n; i++) {
         uint16_t bits;
 
         memcpy(&bits, bytes + i * sizeof(bits), sizeof(bits));
-        if ((bits & exponent) == exponent) {
-            return false;
-        }
+        bad |= (bits & exponent) == exponent;
     }
-    return true;
+    return bad == 0;
 }
 
 bool
@@ -70,4 +76,44 @@ rps_ckpt_values_finite(enum rps_value type, const void *values, size_t n)
         break;
     }
     return true;
+}
+
+void
+rps_ckpt_values_floats(
+        enum rps_value type, const void *values, size_t n, float *floats)
+{
+    const unsigned char *bytes = values;
+
+    assert(type != RPS_VALUE_I8);
+    if (type == RPS_VALUE_F32) {
+        memcpy(floats, values, n * sizeof(*floats));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits;
+
+        memcpy(&bits, bytes + i * sizeof(bits), sizeof(bits));
+        floats[i] = type == RPS_VALUE_F16 ? rps_float_of_f16(bits)
+                                          : rps_float_of_bf16(bits);
+    }
+}
+
+void
+rps_ckpt_values_of_floats(
+        enum rps_value type, const float *floats, size_t n, void *values)
+{
+    unsigned char *bytes = values;
+
+    assert(type != RPS_VALUE_I8);
+    if (type == RPS_VALUE_F32) {
+        memmove(values, floats, n * sizeof(*floats));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t bits = type == RPS_VALUE_F16
+                                      ? rps_float_to_f16(floats[i])
+                                      : rps_float_to_bf16(floats[i]);
+
+        memcpy(bytes + i * sizeof(bits), &bits, sizeof(bits));
+    }
 }

@@ -20,4 +20,13 @@ size_t rps_ckpt_value_bytes(const rps_table_spec *spec);
 /** No NaN and no infinity among n values. */
 bool rps_ckpt_values_finite(enum rps_value type, const void *values, size_t n);
 
+/** floats[n] of n values: exact, but for i8, which no table has. */
+void rps_ckpt_values_floats(
+        enum rps_value type, const void *values, size_t n, float *floats);
+
+/** The way back, rounded to the nearest (of two, the even one); what a
+ * shorter type cannot hold becomes an infinity. `values` may be `floats`. */
+void rps_ckpt_values_of_floats(
+        enum rps_value type, const float *floats, size_t n, void *values);
+
 #endif /* RPS_EMBEDDING_CHECKPOINT_VALUES_H */

@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every byte of a checkpoint read again, and its digests recomputed from
- * the rows.
+ * Every byte of a checkpoint and of all that it stands on read again, and
+ * their digests recomputed from the rows; of a delta also the digest of the
+ * state that it leads to.
  */
 #include "base/spec.h"
-#include "base/text.h"
 #include "embedding/checkpoint/admission.h"
+#include "embedding/checkpoint/chain.h"
 #include "embedding/checkpoint/checkpoint.h"
-#include "embedding/checkpoint/erased.h"
 #include "embedding/checkpoint/fields.h"
+#include "embedding/checkpoint/find.h"
+#include "embedding/checkpoint/keys.h"
 #include "embedding/checkpoint/layout.h"
-#include "embedding/checkpoint/manifest.h"
-#include "embedding/checkpoint/scan.h"
+#include "embedding/checkpoint/replay.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct verify {
-    struct rps_ckpt_folder folder;
-    struct rps_ckpt_manifest manifest;
-    struct rps_ckpt_part *parts;
+    struct rps_ckpt_chain chain;
     struct rps_checkpoint_report *report;
     void (*progress)(void *context, uint64_t done, uint64_t total);
     void *context;
@@ -31,15 +29,18 @@ struct verify {
 
 struct sum {
     struct verify *v;
-    const rps_table_spec *spec;
     uint32_t slot_floats;
+    bool is_replay; /* which counts its bytes itself */
+    uint64_t rows;
     struct rps_digest digest;
 };
 
 static void
-advance(struct verify *v, uint64_t bytes)
+advance(void *context, uint64_t bytes)
 {
-    v->done += bytes;
+    struct verify *v = context;
+
+    v->done = v->done + bytes < v->total ? v->done + bytes : v->total;
     if (v->progress != NULL) {
         v->progress(v->context, v->done, v->total);
     }
@@ -61,7 +62,23 @@ add_batch(void *context, struct rps_ckpt_batch *batch, struct rps_error *error)
                         sum->slot_floats * sizeof(float),
                         (uint8_t)RPS_META_USES(meta), RPS_META_LAST(meta)));
     }
-    advance(sum->v, batch->file_bytes);
+    sum->rows += batch->n;
+    if (!sum->is_replay) {
+        advance(sum->v, batch->file_bytes);
+    }
+    return RPS_OK;
+}
+
+static rps_status
+add_erased(void *context, struct rps_ckpt_keys *keys, struct rps_error *error)
+{
+    struct sum *sum = context;
+
+    (void)error;
+    for (size_t i = 0; i < keys->n; i++) {
+        rps_digest_add(&sum->digest, rps_digest_erased(keys->keys[i]));
+    }
+    advance(sum->v, keys->file_bytes);
     return RPS_OK;
 }
 
@@ -76,30 +93,16 @@ pass_counts(
     return RPS_OK;
 }
 
-static rps_status
-add_erased(
-        void *context, struct rps_ckpt_erased *erased, struct rps_error *error)
-{
-    struct sum *sum = context;
-
-    (void)error;
-    for (size_t i = 0; i < erased->n; i++) {
-        rps_digest_add(&sum->digest, rps_digest_erased(erased->keys[i]));
-    }
-    advance(sum->v, erased->file_bytes);
-    return RPS_OK;
-}
-
 /* One table of one part, against what the part file says of it. */
 static rps_status
-verify_part_table(struct verify *v, const struct rps_ckpt_part *part,
-        const struct rps_ckpt_table *table, struct rps_digest *digest,
+verify_part_table(struct verify *v, const struct rps_ckpt_link *link,
+        const struct rps_ckpt_part *part, const struct rps_ckpt_table *table,
         struct rps_error *error)
 {
     struct sum sum = {
-            v, &table->spec, rps_spec_slot_floats(&table->spec), {0, 0}};
-    const struct rps_ckpt_scan scan = {
-            &v->folder, part, table, v->manifest.job_seed, add_batch, &sum};
+            .v = v, .slot_floats = rps_spec_slot_floats(&table->spec)};
+    const struct rps_ckpt_scan scan = {&link->folder, part, table,
+            link->manifest.job_seed, add_batch, &sum};
     rps_status status = rps_ckpt_scan_table(&scan, error);
 
     if (status == RPS_OK) {
@@ -111,94 +114,166 @@ verify_part_table(struct verify *v, const struct rps_ckpt_part *part,
     if (status != RPS_OK) {
         return status;
     }
-    rps_digest_add(digest, sum.digest);
     if (!rps_digest_equal(sum.digest, table->digest)) {
         return rps_fail(error, RPS_E_CORRUPT,
                 "%s/part-%" PRIu32 "-of-%" PRIu32
                 ".json: table %s has another digest than its files",
-                v->folder.path, part->part, part->parts, table->spec.name);
+                link->folder.path, part->part, part->parts, table->spec.name);
     }
     return RPS_OK;
 }
 
 static rps_status
-verify_table(struct verify *v, const struct rps_ckpt_table *table,
-        struct rps_checkpoint_table_report *out, struct rps_error *error)
+verify_part(struct verify *v, const struct rps_ckpt_link *link, uint32_t i,
+        struct rps_error *error)
 {
+    const struct rps_ckpt_part *part = &link->parts[i];
+    struct rps_lane_record *lanes = NULL;
+    size_t count = 0;
     rps_status status = RPS_OK;
 
-    snprintf(out->name, sizeof(out->name), "%s", table->spec.name);
-    for (uint32_t i = 0; i < v->manifest.part_count && status == RPS_OK; i++) {
-        const struct rps_ckpt_part *part = &v->parts[i];
-        size_t at = rps_ckpt_table_find(
-                part->tables, part->table_count, table->spec.name);
-
-        if (at < part->table_count) {
-            out->rows += part->tables[at].rows;
-            out->admission += part->tables[at].admission;
-            status = verify_part_table(
-                    v, part, &part->tables[at], &out->digest, error);
-        }
+    for (size_t t = 0; t < part->table_count && status == RPS_OK; t++) {
+        status = verify_part_table(v, link, part, &part->tables[t], error);
     }
-    out->matches =
-            status == RPS_OK && rps_digest_equal(out->digest, table->digest);
-    return status;
-}
-
-static rps_status
-verify_lanes(struct verify *v, struct rps_error *error)
-{
-    rps_status status = RPS_OK;
-
-    for (uint32_t i = 0; i < v->manifest.part_count && status == RPS_OK; i++) {
-        struct rps_lane_record *lanes = NULL;
-        size_t count = 0;
-
-        status = rps_ckpt_scan_lanes(
-                &v->folder, &v->parts[i], &lanes, &count, error);
+    if (status == RPS_OK) {
+        status =
+                rps_ckpt_scan_lanes(&link->folder, part, &lanes, &count, error);
         free(lanes);
     }
     return status;
 }
 
-/* The checkpoint's digest from the tables' recomputed ones. */
-static rps_status
-verify_digest(struct verify *v, struct rps_error *error)
-{
-    struct rps_checkpoint_report *report = v->report;
-    size_t n = report->table_count;
-    struct rps_digest_entry *entries = calloc(n + 1, sizeof(*entries));
-    char **texts = calloc(n + 1, sizeof(*texts));
-    rps_status status = RPS_E_NOMEM;
+/** Tables and their digests, as one digest. */
+struct listed_tables {
+    struct rps_digest_entry *entries;
+    char **texts;
+    size_t count;
+};
 
-    if (entries == NULL || texts == NULL) {
-        rps_fail(error, status, "%s: no memory", v->folder.path);
-        goto out;
+static void
+listed_finish(struct listed_tables *listed)
+{
+    for (size_t i = 0; listed->texts != NULL && i < listed->count; i++) {
+        free(listed->texts[i]);
     }
-    for (size_t i = 0; i < n; i++) {
-        texts[i] = rps_spec_to_json(&v->manifest.tables[i].written);
-        if (texts[i] == NULL) {
-            rps_fail(error, status, "%s: no memory", v->folder.path);
-            goto out;
+    free(listed->texts);
+    free(listed->entries);
+}
+
+/* The tables of a manifest, with the digests that it says they have. */
+static rps_status
+list_tables(struct listed_tables *listed, const struct rps_ckpt_link *link,
+        struct rps_error *error)
+{
+    const struct rps_ckpt_manifest *manifest = &link->manifest;
+
+    listed->count = manifest->table_count;
+    listed->entries = calloc(listed->count + 1, sizeof(*listed->entries));
+    listed->texts = calloc(listed->count + 1, sizeof(*listed->texts));
+    for (size_t i = 0; listed->entries != NULL && listed->texts != NULL &&
+                       i < listed->count;
+            i++) {
+        listed->texts[i] = rps_spec_to_json(&manifest->tables[i].written);
+        if (listed->texts[i] == NULL) {
+            break;
         }
-        entries[i].name = report->tables[i].name;
-        entries[i].spec_json = texts[i];
-        entries[i].digest = report->tables[i].digest;
+        listed->entries[i] =
+                (struct rps_digest_entry){.name = manifest->tables[i].spec.name,
+                        .spec_json = listed->texts[i],
+                        .digest = manifest->tables[i].digest};
     }
-    report->digest = rps_digest_checkpoint(entries, n);
-    report->matches = rps_digest_equal(report->digest, v->manifest.digest);
-    status = RPS_OK;
-    if (!report->matches) {
+    if (listed->entries == NULL || listed->texts == NULL ||
+            (listed->count > 0 && listed->texts[listed->count - 1] == NULL)) {
+        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", link->folder.path);
+    }
+    return RPS_OK;
+}
+
+/* What the parts were found to have adds up to the manifest's tables (that was
+ * checked when they were read), and these to its digest. */
+static rps_status
+verify_link_digest(const struct rps_ckpt_link *link, struct rps_error *error)
+{
+    struct listed_tables listed = {.count = 0};
+    rps_status status = list_tables(&listed, link, error);
+
+    if (status == RPS_OK &&
+            !rps_digest_equal(link->manifest.digest,
+                    rps_digest_checkpoint(listed.entries, listed.count))) {
         status = rps_fail(error, RPS_E_CORRUPT,
                 "%s/%s: its digest is not the one of its tables",
-                v->folder.path, RPS_CKPT_MANIFEST);
+                link->folder.path, RPS_CKPT_MANIFEST);
     }
-out:
-    for (size_t i = 0; texts != NULL && i < n; i++) {
-        free(texts[i]);
+    listed_finish(&listed);
+    return status;
+}
+
+static rps_status
+verify_link(struct verify *v, const struct rps_ckpt_link *link,
+        struct rps_error *error)
+{
+    rps_status status = RPS_OK;
+
+    for (uint32_t i = 0; i < link->manifest.part_count && status == RPS_OK;
+            i++) {
+        status = verify_part(v, link, i, error);
     }
-    free(texts);
-    free(entries);
+    return status == RPS_OK ? verify_link_digest(link, error) : status;
+}
+
+/* What the state of a table is: of a full checkpoint what was just read. */
+static rps_status
+report_table(struct verify *v, const struct rps_ckpt_table *table,
+        struct rps_checkpoint_table_report *out, struct rps_error *error)
+{
+    const struct rps_ckpt_link *last = rps_ckpt_chain_last(&v->chain);
+    struct sum sum = {.v = v,
+            .slot_floats = rps_spec_slot_floats(&table->spec),
+            .is_replay = true};
+    const struct rps_ckpt_replay replay = {.chain = &v->chain,
+            .table = table->spec.name,
+            .slot_last = RPS_SLOT_COUNT - 1,
+            .advance = advance,
+            .context = v};
+    rps_status status = RPS_OK;
+
+    snprintf(out->name, sizeof(out->name), "%s", table->spec.name);
+    for (uint32_t i = 0; i < last->manifest.part_count; i++) {
+        const struct rps_ckpt_part *part = &last->parts[i];
+        size_t at = rps_ckpt_table_find(
+                part->tables, part->table_count, table->spec.name);
+
+        out->admission +=
+                at < part->table_count ? part->tables[at].admission : 0;
+    }
+    if (v->chain.count == 1) {
+        out->rows = table->rows;
+        out->digest = table->digest;
+    } else {
+        status = rps_ckpt_replay_rows(&replay, add_batch, &sum, error);
+        out->rows = sum.rows;
+        out->digest = sum.digest;
+    }
+    out->matches = status == RPS_OK;
+    return status;
+}
+
+static rps_status
+report_digest(struct verify *v, struct rps_error *error)
+{
+    struct rps_checkpoint_report *report = v->report;
+    struct listed_tables listed = {.count = 0};
+    rps_status status =
+            list_tables(&listed, rps_ckpt_chain_last(&v->chain), error);
+
+    for (size_t i = 0; i < listed.count && status == RPS_OK; i++) {
+        listed.entries[i].digest = report->tables[i].digest;
+    }
+    if (status == RPS_OK) {
+        report->digest = rps_digest_checkpoint(listed.entries, listed.count);
+        report->matches = true;
+    }
+    listed_finish(&listed);
     return status;
 }
 
@@ -220,128 +295,98 @@ listed_bytes(const struct rps_ckpt_part *part)
     return bytes;
 }
 
-static rps_status
-read_parts(struct verify *v, struct rps_error *error)
+static struct rps_checkpoint_link_report
+report_link(const struct rps_ckpt_link *link)
 {
-    v->parts = calloc(v->manifest.part_count, sizeof(*v->parts));
-    if (v->parts == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", v->folder.path);
-    }
-    for (uint32_t i = 0; i < v->manifest.part_count; i++) {
-        rps_status status = rps_ckpt_part_read(
-                &v->parts[i], &v->folder, &v->manifest, i, error);
+    const struct rps_ckpt_manifest *manifest = &link->manifest;
+    struct rps_checkpoint_link_report out = {.step = manifest->step,
+            .epoch = manifest->epoch,
+            .parts = manifest->part_count,
+            .is_delta = manifest->is_delta,
+            .digest = manifest->digest};
 
-        if (status != RPS_OK) {
-            return status;
-        }
-        v->total += listed_bytes(&v->parts[i]) + v->manifest.parts[i].bytes;
+    for (uint32_t i = 0; i < manifest->part_count; i++) {
+        out.bytes += listed_bytes(&link->parts[i]) + manifest->parts[i].bytes;
     }
-    v->report->bytes = v->total;
-    return rps_ckpt_parts_check(&v->manifest, v->parts, &v->folder, error);
+    for (size_t i = 0; i < manifest->table_count; i++) {
+        out.rows += manifest->tables[i].rows;
+        out.erased += manifest->tables[i].erased;
+    }
+    return out;
+}
+
+/* What will be read: a delta's rows twice, to find which of them count. */
+static void
+count_bytes(struct verify *v)
+{
+    const struct rps_ckpt_manifest *manifest =
+            &rps_ckpt_chain_last(&v->chain)->manifest;
+
+    for (uint32_t i = 0; i < v->chain.count; i++) {
+        v->report->bytes += v->report->links[i].bytes;
+    }
+    v->total = v->report->bytes;
+    for (size_t i = 0; i < manifest->table_count && v->chain.count > 1; i++) {
+        const struct rps_ckpt_replay replay = {.chain = &v->chain,
+                .table = manifest->tables[i].spec.name,
+                .slot_last = RPS_SLOT_COUNT - 1};
+
+        v->total += rps_ckpt_replay_bytes(&replay);
+    }
+}
+
+static rps_status
+report_links(struct verify *v, struct rps_error *error)
+{
+    struct rps_checkpoint_report *report = v->report;
+    const struct rps_ckpt_manifest *manifest =
+            &rps_ckpt_chain_last(&v->chain)->manifest;
+
+    report->step = manifest->step;
+    report->links = calloc(v->chain.count, sizeof(*report->links));
+    report->tables = calloc(manifest->table_count + 1, sizeof(*report->tables));
+    if (report->links == NULL || report->tables == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for the report");
+    }
+    for (uint32_t i = 0; i < v->chain.count; i++) {
+        report->links[report->link_count++] = report_link(&v->chain.links[i]);
+    }
+    count_bytes(v);
+    return RPS_OK;
 }
 
 static rps_status
 verify_all(struct verify *v, const char *path, struct rps_error *error)
 {
     struct rps_checkpoint_report *report = v->report;
-    rps_status status = rps_ckpt_folder_open(&v->folder, path, error);
+    const struct rps_ckpt_manifest *manifest;
+    rps_status status = rps_ckpt_chain_open_folder(&v->chain, path, error);
 
     if (status == RPS_OK) {
-        status = rps_ckpt_manifest_read(&v->manifest, &v->folder, error);
+        status = rps_ckpt_chain_read_parts(&v->chain, 0, 0, error);
     }
     if (status == RPS_OK) {
-        report->step = v->manifest.step;
-        status = read_parts(v, error);
+        status = report_links(v, error);
+    }
+    for (uint32_t i = 0; i < v->chain.count && status == RPS_OK; i++) {
+        status = verify_link(v, &v->chain.links[i], error);
     }
     if (status != RPS_OK) {
         return status;
     }
-    report->tables =
-            calloc(v->manifest.table_count + 1, sizeof(*report->tables));
-    if (report->tables == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", path);
-    }
-    for (size_t i = 0; i < v->manifest.table_count && status == RPS_OK; i++) {
-        status = verify_table(
-                v, &v->manifest.tables[i], &report->tables[i], error);
+    manifest = &rps_ckpt_chain_last(&v->chain)->manifest;
+    for (size_t i = 0; i < manifest->table_count && status == RPS_OK; i++) {
+        status = report_table(
+                v, &manifest->tables[i], &report->tables[i], error);
         report->table_count++;
     }
     if (status == RPS_OK) {
-        status = verify_lanes(v, error);
-    }
-    if (status == RPS_OK) {
-        status = verify_digest(v, error);
+        status = report_digest(v, error);
     }
     if (status == RPS_OK) {
         advance(v, v->total - v->done);
     }
     return status;
-}
-
-static bool
-looks_like_step(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    uint64_t step;
-
-    return rps_ckpt_parse_step(slash == NULL ? path : slash + 1, &step);
-}
-
-/* The newest step below path. One that is not complete is named as it is:
- * passing it over would call a damaged folder good. */
-static rps_status
-find_newest(const char *path, char **folder_out, struct rps_error *error)
-{
-    struct rps_checkpoint_survey survey;
-    rps_status status = rps_checkpoint_survey(path, 0, 0, &survey, error);
-    uint64_t step = 0;
-
-    if (status != RPS_OK) {
-        return status;
-    }
-    if (survey.count + survey.unusable_count == 0) {
-        return looks_like_step(path)
-                       ? rps_fail(error, RPS_E_CORRUPT,
-                                 "%s: manifest.json is missing", path)
-                       : rps_fail(error, RPS_E_NOT_FOUND,
-                                 "%s: neither a checkpoint (manifest.json) nor "
-                                 "a folder with "
-                                 "one (ckpt-<step>)",
-                                 path);
-    }
-    if (survey.count > 0) {
-        step = survey.complete[survey.count - 1].step;
-    }
-    if (survey.unusable_count > 0 &&
-            survey.unusable[survey.unusable_count - 1].step > step) {
-        status = rps_fail(error, RPS_E_CORRUPT, "%s",
-                survey.unusable[survey.unusable_count - 1].why);
-    } else {
-        *folder_out = rps_checkpoint_path(path, step);
-        status = *folder_out == NULL ? RPS_E_NOMEM : RPS_OK;
-    }
-    rps_checkpoint_survey_finish(&survey);
-    return status;
-}
-
-/* The folder itself, or the newest step below it. */
-static rps_status
-find_folder(const char *path, char **folder_out, struct rps_error *error)
-{
-    char *manifest = rps_format("%s/%s", path, RPS_CKPT_MANIFEST);
-    rps_status status = RPS_E_NOMEM;
-
-    *folder_out = NULL;
-    if (manifest != NULL && access(manifest, F_OK) == 0) {
-        *folder_out = strdup(path);
-        status = *folder_out == NULL ? RPS_E_NOMEM : RPS_OK;
-    } else if (manifest != NULL) {
-        status = find_newest(path, folder_out, error);
-    }
-    free(manifest);
-    return status == RPS_E_NOMEM
-                   ? rps_fail(error, status, "%s: no memory", path)
-                   : status;
 }
 
 rps_status
@@ -350,26 +395,22 @@ rps_checkpoint_verify(const char *path,
         void *context, struct rps_checkpoint_report *report,
         struct rps_error *error)
 {
-    struct verify v = {.folder = {-1, NULL},
-            .report = report,
-            .progress = progress,
-            .context = context};
+    struct verify v = {
+            .report = report, .progress = progress, .context = context};
     char *folder = NULL;
     rps_status status;
 
     memset(report, 0, sizeof(*report));
-    status = find_folder(path, &folder, error);
+    status = rps_ckpt_find(path, &folder, error);
     if (status == RPS_OK) {
         status = verify_all(&v, folder, error);
-        /* the folder is there: what it lacks is damage */
-        status = status == RPS_E_NOT_FOUND ? RPS_E_CORRUPT : status;
+        /* the folder is there: what it lacks, and a parent that is another,
+         * is damage */
+        if (status == RPS_E_NOT_FOUND || status == RPS_E_MISMATCH) {
+            status = RPS_E_CORRUPT;
+        }
     }
-    for (uint32_t i = 0; v.parts != NULL && i < v.manifest.part_count; i++) {
-        rps_ckpt_part_finish(&v.parts[i]);
-    }
-    free(v.parts);
-    rps_ckpt_manifest_finish(&v.manifest);
-    rps_ckpt_folder_close(&v.folder);
+    rps_ckpt_chain_close(&v.chain);
     free(folder);
     return status;
 }
@@ -378,5 +419,6 @@ void
 rps_checkpoint_report_finish(struct rps_checkpoint_report *report)
 {
     free(report->tables);
+    free(report->links);
     memset(report, 0, sizeof(*report));
 }
