@@ -356,8 +356,9 @@ manifest_text(const struct rps_manifest_plan *plan, const struct sums *sums,
 
 rps_status
 rps_manifest_build(const struct rps_manifest_plan *plan, char **text_out,
-        struct rps_manifest_sums *sums_out, struct rps_error *error)
+        struct rps_error *error)
 {
+    struct rps_manifest_sums found = {0};
     struct sums sums = {0};
     json_t *parts = json_array();
     rps_status status = parts != NULL
@@ -366,7 +367,6 @@ rps_manifest_build(const struct rps_manifest_plan *plan, char **text_out,
     uint32_t ps;
 
     *text_out = NULL;
-    *sums_out = (struct rps_manifest_sums){0};
     for (ps = 0; status == RPS_OK && ps < plan->parts; ps++) {
         const json_t *part = json_object_get(plan->answers[ps], "part");
         json_t *entry = NULL;
@@ -376,7 +376,7 @@ rps_manifest_build(const struct rps_manifest_plan *plan, char **text_out,
             status = check_kind(plan, part, ps, error);
         }
         if (status == RPS_OK) {
-            sums_out->bytes += bytes_of_files(part);
+            found.bytes += bytes_of_files(part);
             status = add_part(part, ps, &sums, error);
         }
         if (status == RPS_OK) {
@@ -387,8 +387,11 @@ rps_manifest_build(const struct rps_manifest_plan *plan, char **text_out,
         }
     }
     for (size_t i = 0; i < sums.count; i++) {
-        sums_out->rows += sums.at[i].rows;
-        sums_out->erased += sums.at[i].erased;
+        found.rows += sums.at[i].rows;
+        found.erased += sums.at[i].erased;
+    }
+    if (plan->sums != NULL) {
+        *plan->sums = found;
     }
     if (status == RPS_OK) {
         *text_out = manifest_text(plan, &sums, json_incref(parts));

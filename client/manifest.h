@@ -11,6 +11,13 @@
 #include <jansson.h>
 #include <stdint.h>
 
+/** What is in it, of all parts. */
+struct rps_manifest_sums {
+    uint64_t rows;
+    uint64_t erased;
+    uint64_t bytes; /* of the parts' files */
+};
+
 struct rps_manifest_plan {
     uint64_t step;
     uint32_t epoch;
@@ -21,13 +28,7 @@ struct rps_manifest_plan {
     const char *parent_digest;   /* likewise */
     json_t *const *answers;      /* [parts]: PREPARE's, by PS */
     uint32_t parts;
-};
-
-/** What is in it, of all parts. */
-struct rps_manifest_sums {
-    uint64_t rows;
-    uint64_t erased;
-    uint64_t bytes; /* of the parts' files */
+    struct rps_manifest_sums *sums; /* are filled in; NULL: never mind */
 };
 
 /**
@@ -35,7 +36,6 @@ struct rps_manifest_sums {
  * not belong together; the words name PS and field.
  */
 rps_status rps_manifest_build(const struct rps_manifest_plan *plan,
-        char **text_out, struct rps_manifest_sums *sums_out,
-        struct rps_error *error);
+        char **text_out, struct rps_error *error);
 
 #endif /* RPS_CLIENT_MANIFEST_H */

@@ -271,6 +271,7 @@ static rps_status
 plan_manifest(const rps_client *client, struct rps_save_run *run,
         json_t *const *objects)
 {
+    struct rps_manifest_sums sums = {0};
     const struct rps_manifest_plan plan = {
             .step = run->saved.step,
             .epoch = client->channels[0]->epoch,
@@ -281,11 +282,10 @@ plan_manifest(const rps_client *client, struct rps_save_run *run,
             .parent_digest = text_of(run->parent, "digest"),
             .answers = objects,
             .parts = client->channel_count,
+            .sums = &sums,
     };
-    struct rps_manifest_sums sums;
     struct rps_error error = {{0}};
-    const rps_status status =
-            rps_manifest_build(&plan, &run->manifest, &sums, &error);
+    const rps_status status = rps_manifest_build(&plan, &run->manifest, &error);
 
     run->saved.rows = sums.rows;
     run->saved.erased = sums.erased;

@@ -185,8 +185,8 @@ uint64_t rps_service_saved_cut(struct rps_service *service);
  * *path_out (free()) is where. No session may be open. Errors: INVAL (there is
  * no checkpoint_dir), IO, NONFINITE, NOMEM, …: nothing is left behind.
  */
-rps_status rps_service_write_orphan(struct rps_service *service,
-        char **path_out, struct rps_error *error);
+rps_status rps_service_write_orphan(
+        struct rps_service *service, char **path_out, struct rps_error *error);
 
 /** Rows and steps that no complete checkpoint holds, in words for SIGTERM. */
 char *rps_service_unsaved(struct rps_service *service);

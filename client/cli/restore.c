@@ -50,11 +50,11 @@ make_manifest(const struct rps_orphans *orphans, char **manifest_out,
             .job_id = orphans->job_id,
             .job_seed = orphans->job_seed,
             .answers = answers,
-            .parts = orphans->parts};
+            .parts = orphans->parts,
+            .sums = sums};
     rps_status status =
-            answers == NULL
-                    ? rps_fail(error, RPS_E_NOMEM, "out of memory")
-                    : rps_manifest_build(&plan, manifest_out, sums, error);
+            answers == NULL ? rps_fail(error, RPS_E_NOMEM, "out of memory")
+                            : rps_manifest_build(&plan, manifest_out, error);
 
     free(answers);
     return status;

@@ -439,6 +439,11 @@ def test_saves_beside_training_change_no_bit_of_it(tmp_path):
         assert want == "full" or parent == before[0], steps
     want = replay(plain, "ckpt-000000000060")
     assert replay(saved, "ckpt-000000000060") == want and want["emb"]
+    done = [trainer.train(*flags, "--checkpoint-dir", folder, "--restore",
+                          "--evaluate", "--eval-data",
+                          "synthetic:rows=500,keys=300,seed=3").stdout
+            for folder in (plain, saved)]
+    assert trainer.auc_of(done[0]) == trainer.auc_of(done[1])
 
 
 @trainer.needs_programs
