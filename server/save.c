@@ -120,9 +120,12 @@ find_or_take(struct rps_service *service, const struct rps_task *task,
     bool found;
 
     pthread_mutex_lock(&service->lock);
-    found = !task->now &&
-            rps_save_claim_locked(service, task->client, task->step);
+    found = rps_save_claim_locked(service, task->client, task->step);
     pthread_mutex_unlock(&service->lock);
+    if (found && task->now) { /* rows were assigned since: it was never meant */
+        rps_save_finish(service, false);
+        found = false;
+    }
     if (!found) {
         from_ns = rps_clock_ns();
         pthread_rwlock_rdlock(&service->state_lock);

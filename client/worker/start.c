@@ -187,6 +187,9 @@ rps_loop_join(struct rps_loop *loop)
     loop->step = start.step;
     loop->first_step = start.step;
     loop->saved = start.step;
+    loop->saving = 0; /* what was begun before is the old epoch's */
+    loop->save_at = 0;
+    loop->save_due = false;
     status = take_terms(run, &start.terms);
     if (status == RPS_OK) {
         status = take_position(loop, start.data_position);

@@ -315,6 +315,15 @@ START_TEST(a_delta_stands_on_the_save_before_it)
     ask_save(tables.peer, 4, "{\"action\":\"prepare\"}", RPS_OK, NULL);
     ask_save(tables.peer, 4, "{\"action\":\"abort\"}", RPS_OK, NULL);
     save_delta(&tables, 4, 3);
+    /* and a restored one is as good a parent */
+    restore(&tables, 1, 4);
+    ck_assert_float_eq(value_of(&tables, 7), -2);
+    ck_assert_float_eq(value_of(&tables, 8), -2);
+    ck_assert_float_eq(value_of(&tables, 9), -1);
+    ask_save(tables.peer, 5, "{\"action\":\"cut\"}", RPS_OK, &text);
+    ck_assert_ptr_nonnull(strstr(text, "ckpt-000000000004"));
+    ck_assert_ptr_nonnull(strstr(text, "\"chain\":3"));
+    free(text);
     finish(&tables);
 }
 END_TEST
@@ -381,6 +390,7 @@ START_TEST(a_cut_that_is_asked_for_now_takes_the_decisions_place)
     sync_step(&tables, 1, "\"save\"");
     ask_save(tables.peer, 1, "{\"action\":\"cut\",\"now\":true}", RPS_OK, NULL);
     check_field(tables.peer, "cuts", "2");
+    check_field(tables.peer, "failures", "0");
     ask_save(tables.peer, 1, "{\"action\":\"abort\"}", RPS_OK, NULL);
     sync_step(&tables, 2, "");
     header = save_header(tables.peer, 1);
