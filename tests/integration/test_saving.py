@@ -151,7 +151,8 @@ def test_a_save_of_async_is_the_state_at_its_cut(tmp_path, buffer):
     for row and bit for bit, the pushes up to there."""
     clients = (1, 2, 3)
     with programs.Recpsd("--checkpoint-dir", str(tmp_path), "--save-buffer",
-                         buffer) as server, server.connect() as saver:
+                         buffer, admin="127.0.0.1:0") as server, \
+            server.connect() as saver:
         with Storm(server, clients) as storm:
             programs.until(lambda: all(
                 storm.sent.get(c, 0) > 20 for c in clients))
@@ -178,6 +179,14 @@ def test_a_save_of_async_is_the_state_at_its_cut(tmp_path, buffer):
         stat = server.stat()["save"]
         assert (stat["saves"], stat["failures"], stat["phase"]) == (2, 0, "none")
         assert stat["last"]["kind"] == "full"
+        found = dict(re.findall(r"^(recps_[a-z_]+) (\S+)$",
+                                server.get("/metrics")[1], re.M))
+        assert int(found["recps_save_buffer_rows_total"]) == stat["copied_rows"]
+        assert int(found["recps_save_buffer_waits_total"]) == stat["waits"]
+        assert int(found["recps_save_buffer_limit_bytes"]) == stat[
+            "buffer_limit_bytes"] == {"256MiB": 1 << 28, "64KiB": 1 << 16}[buffer]
+        assert 0 < float(found["recps_checkpoint_cut_pause_seconds"]) < 10
+        assert found["recps_checkpoint_open"] == "0"
         assert server.stop() == 143, server.log()
 
 
