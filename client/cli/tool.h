@@ -82,6 +82,8 @@ extern const struct rps_tool rps_tool_verify;
 extern const struct rps_tool rps_tool_digest;
 extern const struct rps_tool rps_tool_inspect;
 extern const struct rps_tool rps_tool_diff;
+extern const struct rps_tool rps_tool_export;
+extern const struct rps_tool rps_tool_import;
 extern const struct rps_tool rps_tool_compact;
 extern const struct rps_tool rps_tool_reshard;
 extern const struct rps_tool rps_tool_prune;

@@ -30,6 +30,8 @@ const struct rps_tool *const rps_tools[] = {
         &rps_tool_digest,
         &rps_tool_inspect,
         &rps_tool_diff,
+        &rps_tool_export,
+        &rps_tool_import,
         &rps_tool_compact,
         &rps_tool_reshard,
         &rps_tool_prune,
