@@ -355,6 +355,9 @@ create(const struct rewrite *r, struct rps_ckpt_compose **compose_out,
             .memory_bytes = r->how->memory_bytes / 2};
     rps_status status;
 
+    if (like != NULL && r->how->respec != NULL) {
+        (void)json_object_del(like, RPS_CKPT_ARCHIVED);
+    }
     if (like == NULL ||
             (r->how->fields != NULL &&
                     json_object_update(
