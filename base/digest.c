@@ -24,12 +24,46 @@ digest_of(const XXH3_state_t *state)
     return (struct rps_digest){.low = hash.low64, .high = hash.high64};
 }
 
+/* Most rows: joined here and hashed at once, which takes two thirds of the
+ * time. */
+#define JOINED_BYTES 2048u
+
+static struct rps_digest
+digest_joined(uint64_t key, const void *value, size_t value_bytes,
+        const void *slots, size_t slot_bytes, uint8_t uses, uint32_t last)
+{
+    char row[JOINED_BYTES];
+    size_t n = 0;
+    XXH128_hash_t hash;
+
+    memcpy(row, &key, sizeof(key));
+    n += sizeof(key);
+    if (value_bytes > 0) {
+        memcpy(row + n, value, value_bytes);
+        n += value_bytes;
+    }
+    if (slot_bytes > 0) {
+        memcpy(row + n, slots, slot_bytes);
+        n += slot_bytes;
+    }
+    memcpy(row + n, &uses, sizeof(uses));
+    n += sizeof(uses);
+    memcpy(row + n, &last, sizeof(last));
+    n += sizeof(last);
+    hash = XXH3_128bits(row, n);
+    return (struct rps_digest){.low = hash.low64, .high = hash.high64};
+}
+
 struct rps_digest
 rps_digest_row(uint64_t key, const void *value, size_t value_bytes,
         const void *slots, size_t slot_bytes, uint8_t uses, uint32_t last)
 {
     XXH3_state_t state;
 
+    if (value_bytes <= JOINED_BYTES / 2 && slot_bytes < JOINED_BYTES / 2 - 16) {
+        return digest_joined(
+                key, value, value_bytes, slots, slot_bytes, uses, last);
+    }
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, &key, sizeof(key));
     if (value_bytes > 0) {

@@ -42,6 +42,65 @@ read_whole(int fd, const char *path, size_t length, char *bytes,
     return RPS_OK;
 }
 
+/* Of a pipe, whose end is known when it is there. */
+static rps_status
+read_stream(int fd, const char *path, size_t bytes_max, char **bytes_out,
+        size_t *length_out, struct rps_error *error)
+{
+    struct rps_text text = {0};
+    char block[16384];
+
+    for (;;) {
+        const ssize_t n = read(fd, block, sizeof(block));
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            rps_text_finish(&text);
+            return fail_errno(error, "read", path);
+        }
+        if (n == 0) {
+            break;
+        }
+        if ((size_t)n > bytes_max - text.length) {
+            rps_text_finish(&text);
+            return rps_fail(error, RPS_E_LIMIT,
+                    "%s has more than the %zu bytes allowed", path, bytes_max);
+        }
+        rps_text_add_bytes(&text, block, (size_t)n);
+    }
+    if (text.failed ||
+            (text.bytes == NULL && (text.bytes = calloc(1, 1)) == NULL)) {
+        rps_text_finish(&text);
+        return rps_fail(error, RPS_E_NOMEM, "%s: out of memory", path);
+    }
+    *bytes_out = text.bytes;
+    *length_out = text.length;
+    return RPS_OK;
+}
+
+rps_status
+rps_pipe_read(const char *path, size_t bytes_max, char **bytes_out,
+        size_t *length_out, struct rps_error *error)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    rps_status status;
+
+    *bytes_out = NULL;
+    if (fd < 0) {
+        return fail_errno(error, "open", path);
+    }
+    if (fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode)) {
+        status = read_stream(fd, path, bytes_max, bytes_out, length_out, error);
+    } else {
+        status = rps_file_read(path, bytes_max, bytes_out, length_out, error);
+    }
+    close(fd);
+    return status;
+}
+
 rps_status
 rps_file_read(const char *path, size_t bytes_max, char **bytes_out,
         size_t *length_out, struct rps_error *error)

@@ -15,6 +15,11 @@
 rps_status rps_file_read(const char *path, size_t bytes_max, char **bytes_out,
         size_t *length_out, struct rps_error *error);
 
+/** The same, of a pipe, too: "/dev/stdin", a shell's <(COMMAND). It waits for
+ * the writer. */
+rps_status rps_pipe_read(const char *path, size_t bytes_max, char **bytes_out,
+        size_t *length_out, struct rps_error *error);
+
 /** Write, fsync, close. The file must not exist before unless `replace`. */
 rps_status rps_file_write(const char *path, const void *bytes, size_t length,
         bool replace, struct rps_error *error);

@@ -2,6 +2,7 @@
 /* recps-bench: which benchmark. */
 #include "bench/allreduce/main.h"
 
+#include "bench/checkpoint/main.h"
 #include "bench/net/main.h"
 #include "bench/table/main.h"
 
@@ -14,6 +15,7 @@
 static const char usage[] =
         "usage: recps-bench net [OPTION...]\n"
         "       recps-bench table [OPTION...]\n"
+        "       recps-bench checkpoint [OPTION...]\n"
         "       recps-bench allreduce [OPTION...]\n"
         "\n"
         "Benchmarks that check what is answered: a wrong answer is exit code "
@@ -25,6 +27,7 @@ static const char usage[] =
         "  table      the table engine alone, in process, beside bare memory "
         "and\n"
         "             other hash tables\n"
+        "  checkpoint saving and restoring a table, beside the bare disk\n"
         "  allreduce  bytes that each rank of an allreduce really sends\n"
         "\n"
         "  --help, --version\n"
@@ -36,6 +39,7 @@ main(int argc, char **argv)
 {
     static char net_name[] = "recps-bench net";
     static char table_name[] = "recps-bench table";
+    static char checkpoint_name[] = "recps-bench checkpoint";
     static char allreduce_name[] = "recps-bench allreduce";
     const char *word = argc > 1 ? argv[1] : "";
 
@@ -46,6 +50,10 @@ main(int argc, char **argv)
     if (strcmp(word, "table") == 0) {
         argv[1] = table_name;
         return bench_table_main(argc - 1, argv + 1);
+    }
+    if (strcmp(word, "checkpoint") == 0) {
+        argv[1] = checkpoint_name;
+        return bench_checkpoint_main(argc - 1, argv + 1);
     }
     if (strcmp(word, "allreduce") == 0) {
         argv[1] = allreduce_name;
@@ -61,8 +69,8 @@ main(int argc, char **argv)
     }
     if (word[0] != '\0') {
         fprintf(stderr,
-                "recps-bench: benchmark: \"%s\": must be net, table or "
-                "allreduce\n",
+                "recps-bench: benchmark: \"%s\": must be net, table, "
+                "checkpoint or allreduce\n",
                 word);
     }
     fputs("recps-bench: see recps-bench --help\n", stderr);

@@ -61,6 +61,7 @@ ask(rps_client *client, struct rps_ticket_state *ticket, uint32_t first,
         rps_ticket_destroy(ticket);
         return status;
     }
+    ticket->tell = verb->tell;
     rps_outbox_send(client, &outbox, ticket);
     return rps_ticket_settle(ticket, verb->timeout_ms);
 }

@@ -15,6 +15,7 @@ struct rps_verb {
     bool numbered;
     bool bare;           /* no decision rides along */
     uint32_t timeout_ms; /* of the wait; 0: no limit */
+    rps_tell_fn *tell;   /* NULL: the line of a wait needs no more */
 };
 
 /** One PS. The answer is the caller's to finish, also on failure. */

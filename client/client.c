@@ -368,6 +368,7 @@ rps_client_close(rps_client *client)
     free(client->checkpoint_dir);
     free(client->unix_dir);
     free(client->decision);
+    free(client->alike);
     free(client);
 }
 

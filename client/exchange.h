@@ -10,6 +10,7 @@
 #ifndef RPS_CLIENT_EXCHANGE_H
 #define RPS_CLIENT_EXCHANGE_H
 
+#include "base/text.h"
 #include "client/handle.h"
 #include "proto/message.h"
 
@@ -22,6 +23,9 @@ struct rps_exchange;
  */
 typedef rps_status rps_take_fn(struct rps_exchange *exchange,
         const struct rps_message *reply, struct rps_error *error);
+
+/** Add to the line that says for what a ticket waits; may call the servers. */
+typedef void rps_tell_fn(rps_client *client, struct rps_text *line);
 
 /** What a reply of words or JSON leaves behind. */
 struct rps_answer {
@@ -82,6 +86,7 @@ struct rps_ticket_state {
     rps_status status;
     struct rps_error error;
     const rps_embedding_table *asked; /* by name, not opened; NULL: none */
+    rps_tell_fn *tell;                /* NULL: nothing more */
     void *work; /* of the call: arrays, plan; released by `release` */
     /** All replies are in and fine: write the result. */
     rps_status (*finish)(

@@ -75,6 +75,7 @@ struct rps_client {
     uint8_t *decision; /* of the last step's end; NULL: none */
     size_t decision_bytes;
     bool may_fall_behind; /* the job has backup workers */
+    char *alike;          /* JSON, of STEP_END(0); NULL: nothing is said */
 };
 
 /** FORKED in a child, INVAL without a handle; begins every call. */

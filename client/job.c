@@ -8,6 +8,8 @@
 #include "client/call.h"
 #include "client/watch.h"
 
+#include <recps/alike.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 
 #define STEP_TIMEOUT_MS 60000u
 #define STEP_BYTES_MAX  (256ull << 20)
+#define TELL_TIMEOUT_MS 1000u /* of a question for a line of a wait */
 
 static rps_status
 check_member(const rps_client *client, bool chief)
@@ -299,13 +302,44 @@ wish_names(uint32_t wishes)
 }
 
 static char *
-step_end_text(const rps_client *client, double loss, uint32_t wishes)
+step_end_text(
+        const rps_client *client, uint64_t step, double loss, uint32_t wishes)
 {
+    json_t *alike = step == 0 && client->alike != NULL
+                            ? json_loads(client->alike, 0, NULL)
+                            : NULL;
+
     /* jansson writes 17 digits: the loss arrives bit for bit */
     return rps_json_text(
-            json_pack("{s:I, s:o, s:o}", "rank", (json_int_t)client->rank,
+            json_pack("{s:I, s:o, s:o, s:o*}", "rank", (json_int_t)client->rank,
                     "loss", isfinite(loss) ? json_real(loss) : json_null(),
-                    "wishes", wish_names(wishes)));
+                    "wishes", wish_names(wishes), "alike", alike));
+}
+
+/* Of a job that has not started: who has not come. */
+static void
+tell_missing(rps_client *client, struct rps_text *line)
+{
+    struct rps_verb verb = {
+            .opcode = RPS_OP_STAT, .bare = true, .timeout_ms = TELL_TIMEOUT_MS};
+    struct rps_answer answer = {0};
+    json_t *stat = NULL;
+    const json_t *member;
+    const char *before = "; not here:";
+    size_t i;
+
+    if (rps_call_one(client, 0, &verb, "{}", &answer) == RPS_OK &&
+            rps_answer_object(client, 0, &answer, &stat) == RPS_OK) {
+        json_array_foreach(json_object_get(stat, "members"), i, member)
+        {
+            if (json_is_false(json_object_get(member, "joined"))) {
+                rps_text_add(line, "%s rank %zu", before, i);
+                before = ",";
+            }
+        }
+    }
+    json_decref(stat);
+    rps_answer_finish(&answer);
 }
 
 /* Answered by PS 0 when the mode allows it: no limit of ours. */
@@ -313,8 +347,10 @@ static rps_status
 step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
         struct rps_answer *answer)
 {
-    struct rps_verb verb = {.opcode = RPS_OP_STEP_END, .step = step};
-    char *text = step_end_text(client, loss, wishes);
+    struct rps_verb verb = {.opcode = RPS_OP_STEP_END,
+            .step = step,
+            .tell = step == 0 ? tell_missing : NULL};
+    char *text = step_end_text(client, step, loss, wishes);
     rps_status status;
 
     if (text == NULL) {
@@ -324,6 +360,32 @@ step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
     status = rps_call_range(client, 0, 1, &verb, text, answer);
     free(text);
     return status;
+}
+
+rps_status
+rps_job_alike(rps_client *client, const char *fields)
+{
+    rps_status status = rps_client_enter(client);
+    json_t *object = NULL;
+    char *text = NULL;
+
+    if (status != RPS_OK) {
+        return status;
+    }
+    object = fields != NULL ? json_loads(fields, JSON_REJECT_DUPLICATES, NULL)
+                            : NULL;
+    if (fields != NULL && !json_is_object(object)) {
+        json_decref(object);
+        return rps_client_fail(
+                RPS_E_INVAL, "fields: must be a JSON object of strings");
+    }
+    text = object != NULL ? rps_json_text(object) : NULL;
+    if (object != NULL && text == NULL) {
+        return rps_client_nomem();
+    }
+    free(client->alike);
+    client->alike = text;
+    return RPS_OK;
 }
 
 rps_status

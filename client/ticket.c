@@ -83,8 +83,7 @@ name_waiting(const struct rps_ticket_state *ticket, struct rps_text *names)
                     channel->ps, channel->address,
                     rps_opcode_str(exchange->opcode),
                     exchange->opcode == RPS_OP_STEP_END && !channel->down
-                            ? ", which waits for the other replicas (its log "
-                              "names them)"
+                            ? ", which waits for the other replicas"
                             : "");
             first = false;
         }
@@ -118,6 +117,9 @@ report_wait(const struct rps_ticket_state *ticket, uint64_t passed_ms)
     rps_text_add(&line, "waiting since %u s for an answer of ",
             (uint32_t)(passed_ms / 1000));
     name_waiting(ticket, &line);
+    if (ticket->tell != NULL) {
+        ticket->tell(ticket->client, &line);
+    }
     if (line.bytes != NULL) {
         client->report(client->report_context, line.bytes);
     }

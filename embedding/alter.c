@@ -6,6 +6,7 @@
 #include "embedding/admit.h"
 #include "embedding/compact.h"
 #include "embedding/tick.h"
+#include "embedding/track.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -128,6 +129,7 @@ restamp(struct rps_table *table, uint64_t tick)
         struct rps_shard *shard = &table->shards[s];
         const struct rps_index *index = &shard->index;
         pthread_mutex_lock(&shard->lock);
+        rps_track_change_all_locked(shard);
         for (uint32_t i = 0; i < index->segment_count; i++) {
             struct rps_segment *segment = &index->segments[i];
             for (uint32_t line = 0; line < segment->line_count; line++) {
@@ -205,6 +207,12 @@ check(const struct rps_table *table, const rps_table_spec *spec,
 
     if (status != RPS_OK) {
         return rps_fail(error, status, "%s", why);
+    }
+    if (atomic_load_explicit(&table->cut, memory_order_relaxed)) {
+        return rps_fail(error, RPS_E_RETRY_LATER,
+                "table %s: a checkpoint of it is being written: alter it when "
+                "that is done",
+                spec->name);
     }
     field = rps_spec_identity_differs(&table->spec, spec);
     if (field != NULL) {

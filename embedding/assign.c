@@ -7,7 +7,9 @@
 #include "embedding/admit.h"
 #include "embedding/optimizer.h"
 #include "embedding/room.h"
+#include "embedding/save_buffer.h"
 #include "embedding/sorted.h"
+#include "embedding/track.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,6 +26,7 @@ struct assign {
     const uint32_t *meta; /* or NULL */
     uint32_t fresh_meta;  /* where it is NULL */
     size_t n;
+    bool restores; /* nobody else changes the table, but others restore */
     struct rps_sorted sorted;
     struct rps_room room;
 };
@@ -107,16 +110,16 @@ write_values(const struct assign *assign, size_t i, char *row)
 }
 
 static void
-write_row_locked(struct assign *assign, size_t shard_index, size_t at)
+write_row_locked(struct assign *assign, size_t shard_index, size_t at,
+        struct rps_index_place place)
 {
     struct rps_table *table = assign->table;
     const size_t i = assign->sorted.order[at];
     const uint64_t key = assign->keys[i];
-    const struct rps_index_place place =
-            rps_room_place_locked(&assign->room, shard_index, at);
     char *row = rps_shard_row_locked(&table->shards[shard_index], place);
     float *slots = rps_table_slots_at(table, row);
 
+    rps_track_change_locked(table, &table->shards[shard_index], place);
     (void)rps_admit_take_locked(
             table, &table->shards[shard_index], assign->sorted.hashes[at], key);
     write_values(assign, i, row);
@@ -141,18 +144,23 @@ write_slice(struct assign *assign, size_t shard_index, size_t start, size_t end)
     struct rps_table *table = assign->table;
     struct rps_shard *shard = &table->shards[shard_index];
     const bool making = assign->room.making; /* the lock is ours */
+    uint64_t kept_bytes = 0;
 
+    rps_save_buffer_reserve(
+            table->buffer, table->cut_list, end - start, &kept_bytes);
     if (!making) {
         pthread_mutex_lock(&table->making);
     }
     pthread_mutex_lock(&shard->lock);
     for (size_t at = start; at < end; at++) {
-        write_row_locked(assign, shard_index, at);
+        write_row_locked(assign, shard_index, at,
+                rps_room_place_locked(&assign->room, shard_index, at));
     }
     pthread_mutex_unlock(&shard->lock);
     if (!making) {
         pthread_mutex_unlock(&table->making);
     }
+    rps_save_buffer_release(table->buffer, kept_bytes);
 }
 
 static void
@@ -182,34 +190,111 @@ note_newest(const struct assign *assign)
     rps_table_note_step(assign->table, newest);
 }
 
+#define AHEAD 16u /* lines asked for before they are needed */
+
+/* Without room that is made before: false where a row has none. */
+static bool
+restore_shard(struct assign *assign, size_t shard_index)
+{
+    struct rps_table *table = assign->table;
+    struct rps_shard *shard = &table->shards[shard_index];
+    const struct rps_sorted *sorted = &assign->sorted;
+    const size_t end = sorted->starts[shard_index + 1];
+    struct rps_index_line *lines[AHEAD];
+    bool there = true;
+
+    pthread_mutex_lock(&shard->lock);
+    for (size_t at = sorted->starts[shard_index]; there && at < end; at++) {
+        const uint64_t hash = sorted->hashes[at];
+        struct rps_index_place place;
+
+        if ((at - sorted->starts[shard_index]) % AHEAD == 0) {
+            rps_index_homes(&shard->index, end - at < AHEAD ? end - at : AHEAD,
+                    sorted->hashes + at, lines);
+        }
+        place = rps_index_find(&shard->index, hash, sorted->keys[at]);
+        there = place.row != 0 ||
+                rps_table_bare_row_locked(table, shard, hash, sorted->keys[at],
+                        false, &place) == RPS_OK;
+        if (there) {
+            write_row_locked(assign, shard_index, at, place);
+        }
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return there;
+}
+
+/* The quick way. What it has written when it gives up is written again. */
+static bool
+restore_shards(struct assign *assign)
+{
+    for (size_t s = 0; s < assign->table->shard_count; s++) {
+        if (assign->sorted.starts[s] < assign->sorted.starts[s + 1] &&
+                !restore_shard(assign, s)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void
+choose_fresh_meta(struct assign *assign)
+{
+    const struct rps_table *table = assign->table;
+
+    note_newest(assign);
+    assign->fresh_meta = rps_meta_make(
+            rps_ages_matter(&table->spec) ? rps_counted(&table->newest) : 0, 0);
+}
+
+static rps_status
+make_room_and_write(struct assign *assign, struct rps_error *error)
+{
+    struct rps_table *table = assign->table;
+    rps_status status;
+
+    assign->room = (struct rps_room){.table = table,
+            .keys = assign->sorted.keys,
+            .hashes = assign->sorted.hashes,
+            .starts = assign->sorted.starts,
+            .bare = true};
+    status = rps_room_begin(&assign->room);
+    if (status == RPS_OK) {
+        choose_fresh_meta(assign);
+        write_rows(assign);
+    }
+    rps_room_end(&assign->room);
+    return status == RPS_OK
+                   ? RPS_OK
+                   : rps_fail(error, status, "table %s: %s %zu rows%s",
+                             table->spec.name,
+                             status == RPS_E_LIMIT
+                                     ? "its memory_limit has no room for"
+                                     : "no memory for",
+                             assign->n,
+                             assign->restores ? "" : ": none was written");
+}
+
 static rps_status
 sort_and_write(struct assign *assign, struct rps_error *error)
 {
-    struct rps_table *table = assign->table;
-    rps_status status =
-            rps_sorted_init(&assign->sorted, table, assign->n, assign->keys);
+    rps_status status = rps_sorted_init(
+            &assign->sorted, assign->table, assign->n, assign->keys);
 
-    if (status == RPS_OK) {
-        assign->room = (struct rps_room){.table = table,
-                .keys = assign->sorted.keys,
-                .hashes = assign->sorted.hashes,
-                .starts = assign->sorted.starts};
-        status = rps_room_begin(&assign->room);
-    }
-    if (status == RPS_OK) {
-        note_newest(assign);
-        assign->fresh_meta = rps_meta_make(
-                rps_ages_matter(&table->spec) ? rps_counted(&table->newest) : 0,
-                0);
-        write_rows(assign);
-    } else {
+    if (status != RPS_OK) {
         status = rps_fail(error, status,
-                "table %s: %s %zu rows: none was written", table->spec.name,
-                status == RPS_E_LIMIT ? "its memory_limit has no room for"
-                                      : "no memory for",
-                assign->n);
+                "table %s: no memory for %zu rows: none was written",
+                assign->table->spec.name, assign->n);
+        goto out;
     }
-    rps_room_end(&assign->room);
+    if (assign->restores) {
+        choose_fresh_meta(assign);
+        if (restore_shards(assign)) {
+            goto out;
+        }
+    }
+    status = make_room_and_write(assign, error);
+out:
     rps_sorted_finish(&assign->sorted);
     return status;
 }
@@ -264,7 +349,8 @@ rps_table_restore_rows(struct rps_table *table, size_t n, const uint64_t *keys,
             .packed = values,
             .slots = slots,
             .meta = meta,
-            .n = n};
+            .n = n,
+            .restores = true};
 
     return n == 0 ? RPS_OK : assign_rows(&assign, error);
 }

@@ -150,6 +150,7 @@ move_row_locked(struct rps_rows *rows, uint32_t *row)
 
     memcpy(rps_rows_at(rows, number), rps_rows_at(rows, *row - 1),
             rows->stride);
+    rps_rows_copy_bits(rows, number, rows, *row - 1);
     rps_rows_give(rows, *row - 1);
     *row = number + 1;
 }
@@ -224,6 +225,8 @@ refill_locked(struct rps_shard *shard, const struct rps_rows *old)
                     memcpy(rps_rows_at(&shard->rows, number),
                             rps_rows_at(old, line->rows[lane] - 1),
                             old->stride);
+                    rps_rows_copy_bits(
+                            &shard->rows, number, old, line->rows[lane] - 1);
                     line->rows[lane] = number + 1;
                 }
             }

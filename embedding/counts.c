@@ -20,8 +20,86 @@ rps_counts_init(
             .bytes_max = RPS_COUNTS_PLACES_MAX * PLACE_BYTES};
 }
 
+/* NULL: no memory. */
+static void *
+copy_of(const struct rps_counts *counts)
+{
+    const size_t keys = counts->places * sizeof(*counts->keys);
+    char *copy = malloc(counts->places * PLACE_BYTES);
+
+    if (copy != NULL) {
+        memcpy(copy, counts->keys, keys);
+        memcpy(copy + keys, counts->counts,
+                counts->places * sizeof(*counts->counts));
+    }
+    return copy;
+}
+
+/* Before any change. */
+static void
+keep_frozen(struct rps_counts *counts)
+{
+    if (counts->frozen != RPS_FROZEN_SHARED) {
+        return;
+    }
+    counts->frozen = RPS_FROZEN_COPIED;
+    if (counts->places == 0) {
+        return;
+    }
+    counts->copy = copy_of(counts);
+    counts->copy_places = counts->places;
+    if (counts->copy == NULL) {
+        counts->copy_places = 0;
+        counts->frozen = RPS_FROZEN_LOST;
+    } else if (counts->budget != NULL) {
+        rps_budget_add(counts->budget, counts->copy_places * PLACE_BYTES);
+    }
+}
+
 void
-rps_counts_finish(struct rps_counts *counts)
+rps_counts_freeze(struct rps_counts *counts)
+{
+    assert(counts->frozen == RPS_FROZEN_NOT);
+    counts->frozen = RPS_FROZEN_SHARED;
+}
+
+void
+rps_counts_thaw(struct rps_counts *counts)
+{
+    if (counts->copy != NULL && counts->budget != NULL) {
+        rps_budget_give(counts->budget, counts->copy_places * PLACE_BYTES);
+    }
+    free(counts->copy);
+    counts->copy = NULL;
+    counts->copy_places = 0;
+    counts->frozen = RPS_FROZEN_NOT;
+}
+
+bool
+rps_counts_frozen(
+        const struct rps_counts *counts, void **copy_out, size_t *places_out)
+{
+    *copy_out = NULL;
+    *places_out = 0;
+    if (counts->frozen == RPS_FROZEN_LOST) {
+        return false;
+    }
+    if (counts->frozen == RPS_FROZEN_SHARED) {
+        *places_out = counts->places;
+        *copy_out = counts->places == 0 ? NULL : copy_of(counts);
+    } else if (counts->copy != NULL) {
+        *places_out = counts->copy_places;
+        *copy_out = malloc(counts->copy_places * PLACE_BYTES);
+        if (*copy_out != NULL) {
+            memcpy(*copy_out, counts->copy, counts->copy_places * PLACE_BYTES);
+        }
+    }
+    return *copy_out != NULL || *places_out == 0;
+}
+
+/* The arrays go; what was frozen stays. */
+static void
+drop_arrays(struct rps_counts *counts)
 {
     free(counts->keys);
     free(counts->counts);
@@ -31,6 +109,13 @@ rps_counts_finish(struct rps_counts *counts)
     counts->places = 0;
     counts->used = 0;
     counts->hand = 0;
+}
+
+void
+rps_counts_finish(struct rps_counts *counts)
+{
+    rps_counts_thaw(counts);
+    drop_arrays(counts);
 }
 
 uint64_t
@@ -76,7 +161,7 @@ allocate(struct rps_counts *counts, size_t places)
     counts->keys = malloc(places * sizeof(*counts->keys));
     counts->counts = calloc(places, sizeof(*counts->counts));
     if (counts->keys == NULL || counts->counts == NULL) {
-        rps_counts_finish(counts);
+        drop_arrays(counts);
         return false;
     }
     return true;
@@ -105,7 +190,10 @@ resize(struct rps_counts *counts, size_t places)
             moved.counts[at] = counts->counts[i];
         }
     }
-    rps_counts_finish(counts);
+    moved.frozen = counts->frozen;
+    moved.copy = counts->copy;
+    moved.copy_places = counts->copy_places;
+    drop_arrays(counts);
     *counts = moved;
     return true;
 }
@@ -163,6 +251,7 @@ rps_counts_age(struct rps_counts *counts, size_t places)
 {
     size_t at = counts->hand;
 
+    keep_frozen(counts);
     for (; at < counts->places; at++) {
         if (counts->counts[at] != 0) {
             put_again(counts, at, 2);
@@ -184,8 +273,9 @@ rps_counts_trim(struct rps_counts *counts)
 {
     size_t places = counts->places;
 
+    keep_frozen(counts);
     if (counts->used == 0) {
-        rps_counts_finish(counts);
+        drop_arrays(counts);
         return;
     }
     while (places > PLACES_MIN && counts->used < places / 8) {
@@ -245,6 +335,7 @@ rps_counts_add(
 
     assert(n > 0);
 
+    keep_frozen(counts);
     if (counts->places > 0) {
         at = probe(counts, hash, key);
         if (counts->counts[at] != 0) {
@@ -270,6 +361,7 @@ rps_counts_take(struct rps_counts *counts, uint64_t hash, uint64_t key)
     at = probe(counts, hash, key);
     count = counts->counts[at];
     if (count != 0) {
+        keep_frozen(counts);
         remove_at(counts, at);
     }
     return count;
@@ -281,6 +373,7 @@ rps_counts_set(
 {
     assert(count > 0);
 
+    keep_frozen(counts);
     if (counts->places > 0) {
         const size_t at = probe(counts, hash, key);
         if (counts->counts[at] != 0) {

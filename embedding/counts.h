@@ -15,6 +15,9 @@
  * down, and at 0 forgotten (2 to 3 ms for the largest). A key for which there
  * is no place even then is not counted, this time.
  *
+ * Frozen, for a cut (cut.h): the counts as they are then are copied before
+ * their next change, and the copy is kept until they are thawed.
+ *
  * Threads: the owner's lock (shard->lock).
  */
 #ifndef RPS_EMBEDDING_COUNTS_H
@@ -29,6 +32,13 @@
 #define RPS_COUNT_MAX         65535u
 #define RPS_COUNTS_PLACES_MAX ((size_t)1 << 18) /* of a shard: 2.5 MiB */
 
+enum rps_frozen {
+    RPS_FROZEN_NOT,
+    RPS_FROZEN_SHARED, /* what is there is what was */
+    RPS_FROZEN_COPIED,
+    RPS_FROZEN_LOST, /* there was no memory for the copy */
+};
+
 struct rps_counts {
     uint64_t *keys;   /* [places] */
     uint16_t *counts; /* [places] */
@@ -38,6 +48,9 @@ struct rps_counts {
     uint64_t job_seed;
     struct rps_budget *budget; /* of the arrays; NULL: no limit */
     uint64_t bytes_max;        /* of the arrays; more are not asked for */
+    enum rps_frozen frozen;
+    void *copy; /* owned: keys[copy_places], then counts */
+    size_t copy_places;
 };
 
 void rps_counts_init(struct rps_counts *counts, uint64_t job_seed,
@@ -68,6 +81,18 @@ bool rps_counts_age(struct rps_counts *counts, size_t places);
 
 /** Give memory back where less than an eighth of the places is used. */
 void rps_counts_trim(struct rps_counts *counts);
+
+/** From now on what is counted is kept as it is now; thaw forgets that. */
+void rps_counts_freeze(struct rps_counts *counts);
+void rps_counts_thaw(struct rps_counts *counts);
+
+/**
+ * What was counted at the freeze: keys[*places_out] and, behind them, as many
+ * u16, 0 where there is none; free() it. NULL with places 0: nothing; false:
+ * no memory now, or when it was to be copied.
+ */
+bool rps_counts_frozen(
+        const struct rps_counts *counts, void **copy_out, size_t *places_out);
 
 uint64_t rps_counts_bytes(const struct rps_counts *counts);
 

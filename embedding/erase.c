@@ -2,6 +2,7 @@
 /* Erasing rows by key. */
 #include "base/hash.h"
 #include "embedding/admit.h"
+#include "embedding/save_buffer.h"
 
 #define SLICE_KEYS 256u /* erased before others may make rows */
 
@@ -30,11 +31,15 @@ rps_table_erase(struct rps_table *table, size_t n, const uint64_t *keys)
 
     for (size_t start = 0; start < n; start += SLICE_KEYS) {
         const size_t end = n - start < SLICE_KEYS ? n : start + SLICE_KEYS;
+        uint64_t kept_bytes = 0;
+        rps_save_buffer_reserve(
+                table->buffer, table->cut_list, end - start, &kept_bytes);
         pthread_mutex_lock(&table->making);
         for (size_t i = start; i < end; i++) {
             erased += erase_key(table, keys[i]);
         }
         pthread_mutex_unlock(&table->making);
+        rps_save_buffer_release(table->buffer, kept_bytes);
     }
     rps_count(&table->erased, erased);
     return erased;

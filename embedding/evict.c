@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "embedding/index_grow.h"
+#include "embedding/track.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -179,6 +180,10 @@ evict_cold_in_line_locked(struct rps_table *table, struct rps_shard *shard,
         }
         looked->kept++;
         if (age > RPS_AGE_MAX) {
+            rps_track_change_locked(table, shard,
+                    (struct rps_index_place){.line = line,
+                            .lane = lane,
+                            .row = line->rows[lane]});
             line->meta[lane] = rps_meta_make(
                     newest - RPS_AGE_MAX, RPS_META_USES(line->meta[lane]));
         }

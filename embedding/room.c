@@ -257,8 +257,9 @@ rps_room_create_locked(struct rps_room *room, size_t shard_index, size_t i,
     }
     assert(room->made[i] == RPS_MADE_NONE);
     room->made[i] = RPS_MADE_LATER;
-    status = rps_table_new_row_locked(room->table, shard, room->hashes[i],
-            room->keys[i], true, place_out);
+    status = (room->bare ? rps_table_bare_row_locked
+                         : rps_table_new_row_locked)(room->table, shard,
+            room->hashes[i], room->keys[i], true, place_out);
     assert(status == RPS_OK);
     (void)status;
     return RPS_ROOM_CREATED;

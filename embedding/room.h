@@ -29,6 +29,8 @@ struct rps_room {
     const size_t *starts;   /* [shard_count + 1] */
     const uint64_t *uses;   /* [keys] multiplicities; NULL: all are admitted */
     bool drop_new;          /* keys without room get no row, and no error */
+    bool bare;              /* who asks for a promised row's place writes it
+                               whole under the same lock */
 
     uint8_t *made;          /* [keys] enum rps_made */
     bool making;            /* in advance; false: promised */
@@ -43,7 +45,7 @@ enum rps_made {
 };
 
 /**
- * The fields up to drop_new are set; it borrows the arrays. Errors: NOMEM,
+ * The fields up to bare are set; it borrows the arrays. Errors: NOMEM,
  * LIMIT; no row was created. End it also then.
  */
 RPS_NODISCARD rps_status rps_room_begin(struct rps_room *room);

@@ -43,6 +43,12 @@ rps_rows_init(struct rps_rows *rows, struct rps_arena *arena, size_t bytes)
             .arena = arena, .stride = stride, .rows_log2 = rows_log2(stride)};
 }
 
+static uint64_t
+bit_bytes(size_t words)
+{
+    return RPS_ROW_BITS * words * sizeof(uint64_t);
+}
+
 void
 rps_rows_finish(struct rps_rows *rows)
 {
@@ -55,6 +61,9 @@ rps_rows_finish(struct rps_rows *rows)
     }
     free(rows->chunks);
     free(rows->starts);
+    free(rows->bits[0]);
+    memset(rows->bits, 0, sizeof(rows->bits));
+    rows->bit_words = 0;
     rows->chunks = NULL;
     rows->starts = NULL;
     rows->chunk_count = 0;
@@ -63,7 +72,8 @@ rps_rows_finish(struct rps_rows *rows)
 size_t
 rps_rows_list_bytes(const struct rps_rows *rows)
 {
-    return rows->chunk_room * (sizeof(*rows->chunks) + sizeof(*rows->starts));
+    return rows->chunk_room * (sizeof(*rows->chunks) + sizeof(*rows->starts)) +
+           bit_bytes(rows->bit_words);
 }
 
 static uint32_t
@@ -96,6 +106,36 @@ make_list_room(struct rps_rows *rows)
     return RPS_OK;
 }
 
+/* Bits for all numbers below `end`; new ones are 0. */
+static rps_status
+make_bit_room(struct rps_rows *rows, uint64_t end)
+{
+    const size_t old = rows->bit_words;
+    size_t words = old;
+    uint64_t *bits = NULL;
+
+    if (end <= (uint64_t)old * 64) {
+        return RPS_OK;
+    }
+    words = (size_t)((end + 63) / 64);
+    words += words > 8 ? words / 8 : 0;
+    bits = calloc(RPS_ROW_BITS * words, sizeof(*bits));
+    if (bits == NULL) {
+        return RPS_E_NOMEM;
+    }
+    for (unsigned i = 0; i < RPS_ROW_BITS; i++) {
+        if (old > 0) {
+            memcpy(bits + i * words, rows->bits[i], old * sizeof(*bits));
+        }
+    }
+    free(rows->bits[0]);
+    for (unsigned i = 0; i < RPS_ROW_BITS; i++) {
+        rows->bits[i] = bits + i * words;
+    }
+    rows->bit_words = words;
+    return RPS_OK;
+}
+
 /* A number without a chunk: one that was left, or the next. */
 static uint32_t
 free_number(const struct rps_rows *rows)
@@ -120,6 +160,10 @@ add_chunk(struct rps_rows *rows, uint32_t row_count)
 
     if (status == RPS_OK && (uint64_t)number >= UINT32_MAX >> rows->rows_log2) {
         status = RPS_E_LIMIT; /* row numbers are u32, and one stands for none */
+    }
+    if (status == RPS_OK) {
+        status = make_bit_room(
+                rows, ((uint64_t)number << rows->rows_log2) + row_count);
     }
     if (status == RPS_OK) {
         status = rps_arena_take(rows->arena, row_count * rows->stride, &run);
@@ -148,9 +192,11 @@ grow_first(struct rps_rows *rows, uint32_t row_count)
     struct rps_chunk *chunk = &rows->chunks[0];
     const uint32_t more = row_count - chunk->rows;
     struct rps_run run;
-    const rps_status status =
-            rps_arena_take(rows->arena, row_count * rows->stride, &run);
+    rps_status status = make_bit_room(rows, row_count);
 
+    if (status == RPS_OK) {
+        status = rps_arena_take(rows->arena, row_count * rows->stride, &run);
+    }
     if (status != RPS_OK) {
         return status;
     }
@@ -275,6 +321,9 @@ rps_rows_give(struct rps_rows *rows, uint32_t number)
 
     assert(chunk->live > 0);
 
+    for (unsigned i = 0; i < RPS_ROW_BITS; i++) {
+        rps_rows_clear_bit(rows, i, number);
+    }
     memcpy(row, &chunk->freed, sizeof(chunk->freed));
     chunk->freed = number - (index << rows->rows_log2) + 1;
     rps_poison(row, rows->stride);
@@ -285,6 +334,28 @@ rps_rows_give(struct rps_rows *rows, uint32_t number)
         rows->open = rows->open < index ? rows->open : index;
     } else if (chunk->live == 0) {
         leave_chunk(rows, index);
+    }
+}
+
+void
+rps_rows_fill_bit(struct rps_rows *rows, enum rps_row_bit bit, bool value)
+{
+    if (rows->bit_words > 0) {
+        memset(rows->bits[bit], value ? 0xff : 0,
+                rows->bit_words * sizeof(*rows->bits[bit]));
+    }
+}
+
+void
+rps_rows_copy_bits(struct rps_rows *rows, uint32_t number,
+        const struct rps_rows *old, uint32_t old_number)
+{
+    for (unsigned i = 0; i < RPS_ROW_BITS; i++) {
+        if (rps_rows_bit(old, i, old_number)) {
+            rps_rows_set_bit(rows, i, number);
+        } else {
+            rps_rows_clear_bit(rows, i, number);
+        }
     }
 }
 

@@ -12,6 +12,10 @@
  *
  * A chunk that is drained takes no new rows and leaves with its last one.
  *
+ * Beside the rows stand a few bits for each number; what they mean is the
+ * table's (track.h). Those of a number without a row are 0, unless they were
+ * filled.
+ *
  * Threads: the owner's lock (shard->lock).
  */
 #ifndef RPS_EMBEDDING_ROWS_H
@@ -20,6 +24,14 @@
 #include "embedding/arena.h"
 
 #define RPS_ROWS_FIRST 4u /* rows of the first chunk, to begin with */
+
+/** The bits of a row. */
+enum rps_row_bit {
+    RPS_ROW_CHANGED_0, /* in one of two generations; track.h */
+    RPS_ROW_CHANGED_1,
+    RPS_ROW_WANTED, /* by a cut, as it is */
+    RPS_ROW_BITS
+};
 
 struct rps_chunk {
     struct rps_run run;
@@ -42,6 +54,8 @@ struct rps_rows {
     size_t stride;      /* bytes from row to row */
     uint64_t live;      /* rows taken */
     uint64_t spare;     /* rows that can be taken without a new chunk */
+    uint64_t *bits[RPS_ROW_BITS]; /* [bit_words]; one allocation, the first's */
+    size_t bit_words;             /* >= all numbers / 64 */
 };
 
 /** `bytes`: value and slots of a row, a multiple of 4. */
@@ -85,6 +99,31 @@ rps_rows_at(const struct rps_rows *rows, uint32_t number)
     return rows->starts[number >> rows->rows_log2] +
            (number & mask) * rows->stride;
 }
+
+static inline bool
+rps_rows_bit(const struct rps_rows *rows, enum rps_row_bit bit, uint32_t number)
+{
+    return (rows->bits[bit][number / 64] >> (number % 64) & 1) != 0;
+}
+
+static inline void
+rps_rows_set_bit(struct rps_rows *rows, enum rps_row_bit bit, uint32_t number)
+{
+    rows->bits[bit][number / 64] |= (uint64_t)1 << (number % 64);
+}
+
+static inline void
+rps_rows_clear_bit(struct rps_rows *rows, enum rps_row_bit bit, uint32_t number)
+{
+    rows->bits[bit][number / 64] &= ~((uint64_t)1 << (number % 64));
+}
+
+/** One bit of all numbers, with a row or without. */
+void rps_rows_fill_bit(struct rps_rows *rows, enum rps_row_bit bit, bool value);
+
+/** The bits of a row that is copied from `old`, which may be `rows`. */
+void rps_rows_copy_bits(struct rps_rows *rows, uint32_t number,
+        const struct rps_rows *old, uint32_t old_number);
 
 /** Bytes of the lists; the chunks are counted by the arena. */
 size_t rps_rows_list_bytes(const struct rps_rows *rows);

@@ -19,6 +19,7 @@ rps_shard_init(struct rps_shard *shard, struct rps_arena *lines,
     }
     shard->reserved = 0;
     memset(shard->promised, 0, sizeof(shard->promised));
+    memset(&shard->track, 0, sizeof(shard->track));
     rps_rows_init(&shard->rows, cells, row_bytes);
     rps_counts_init(&shard->counts, job_seed, cells->budget);
     status = rps_index_init(&shard->index, lines, job_seed, skip);

@@ -23,6 +23,26 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+/* Keys erased since a checkpoint. */
+struct rps_generation {
+    uint64_t *erased; /* [count]; owned; in the table's budget */
+    size_t count;
+    size_t room;
+    bool based; /* a checkpoint and what changed since make the shard */
+};
+
+/* For checkpoints: see track.h, which owns the rules. */
+struct rps_track {
+    struct rps_generation generations[2];
+    uint8_t now;       /* the one that changes go to */
+    bool cutting;      /* a cut may want rows */
+    bool filled;       /* the bits of what it wants are set up */
+    bool changed_only; /* it wants rows that changed before it */
+    uint64_t cut_rows; /* there were, at the cut */
+    uint64_t kept;     /* of them, copied before a change */
+    uint64_t kept_changed;
+};
+
 struct rps_shard {
     pthread_mutex_t lock;
     struct rps_index index; /* lock */
@@ -31,6 +51,7 @@ struct rps_shard {
     /* lock; the same, of keys of each part: sum = reserved */
     uint32_t promised[RPS_INDEX_PARTS];
     struct rps_counts counts; /* lock; of keys without a row (admit.h) */
+    struct rps_track track;   /* lock */
 } __attribute__((aligned(64)));
 
 /**

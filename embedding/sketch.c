@@ -2,12 +2,14 @@
 /* Owns the sketches of a table, by slot. */
 #include "embedding/sketch.h"
 
+#include "embedding/counts.h"
 #include "embedding/table.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define ROW_COUNT     4u
 #define ROW_LOG2      11u
@@ -28,6 +30,9 @@ struct slot {
 struct rps_sketch {
     pthread_mutex_t locks[LOCK_COUNT];  /* by slot mod LOCK_COUNT */
     struct slot *slots[RPS_SLOT_COUNT]; /* its lock; NULL: all zeros */
+    /* its lock; of each slot, as enum rps_frozen, and its copy */
+    uint8_t frozen[RPS_SLOT_COUNT];
+    uint8_t *copies[RPS_SLOT_COUNT]; /* NULL: all zeros */
     struct rps_budget *budget;
     _Atomic uint64_t bytes; /* read without a lock: a sum, so relaxed */
 };
@@ -78,6 +83,7 @@ rps_sketch_destroy(struct rps_sketch *sketch)
     }
     for (uint32_t slot = 0; slot < RPS_SLOT_COUNT; slot++) {
         free(sketch->slots[slot]);
+        free(sketch->copies[slot]);
     }
     for (unsigned i = 0; i < LOCK_COUNT; i++) {
         pthread_mutex_destroy(&sketch->locks[i]);
@@ -135,10 +141,30 @@ rps_sketch_get(struct rps_sketch *sketch, uint64_t hash)
     return count;
 }
 
-/* NULL: no memory. */
+/* Before any change of the slot. */
+static void
+keep_frozen_locked(struct rps_sketch *sketch, uint32_t slot)
+{
+    if (sketch->frozen[slot] != RPS_FROZEN_SHARED) {
+        return;
+    }
+    sketch->frozen[slot] = RPS_FROZEN_COPIED;
+    if (sketch->slots[slot] == NULL) {
+        return;
+    }
+    sketch->copies[slot] = malloc(RPS_SKETCH_CELLS);
+    if (sketch->copies[slot] == NULL) {
+        sketch->frozen[slot] = RPS_FROZEN_LOST;
+        return;
+    }
+    memcpy(sketch->copies[slot], sketch->slots[slot]->cells, RPS_SKETCH_CELLS);
+}
+
+/* To be changed. NULL: no memory. */
 static struct slot *
 need_slot_locked(struct rps_sketch *sketch, uint32_t slot)
 {
+    keep_frozen_locked(sketch, slot);
     if (sketch->slots[slot] == NULL) {
         sketch->slots[slot] = calloc(1, SLOT_BYTES);
         if (sketch->slots[slot] != NULL) {
@@ -214,6 +240,7 @@ void
 rps_sketch_age(struct rps_sketch *sketch, uint32_t slot)
 {
     lock_slot(sketch, slot);
+    keep_frozen_locked(sketch, slot);
     if (sketch->slots[slot] != NULL && !halve(sketch->slots[slot])) {
         drop_slot_locked(sketch, slot);
     }
@@ -266,4 +293,49 @@ rps_sketch_visit(struct rps_sketch *sketch, uint32_t slot,
     }
     unlock_slot(sketch, slot);
     return status;
+}
+
+void
+rps_sketch_freeze(struct rps_sketch *sketch)
+{
+    for (uint32_t slot = 0; slot < RPS_SLOT_COUNT; slot++) {
+        lock_slot(sketch, slot);
+        assert(sketch->frozen[slot] == RPS_FROZEN_NOT);
+        sketch->frozen[slot] = RPS_FROZEN_SHARED;
+        unlock_slot(sketch, slot);
+    }
+}
+
+void
+rps_sketch_thaw(struct rps_sketch *sketch)
+{
+    for (uint32_t slot = 0; slot < RPS_SLOT_COUNT; slot++) {
+        lock_slot(sketch, slot);
+        free(sketch->copies[slot]);
+        sketch->copies[slot] = NULL;
+        sketch->frozen[slot] = RPS_FROZEN_NOT;
+        unlock_slot(sketch, slot);
+    }
+}
+
+bool
+rps_sketch_frozen(struct rps_sketch *sketch, uint32_t slot, uint8_t *cells)
+{
+    const uint8_t *from = NULL;
+    bool kept = false;
+
+    lock_slot(sketch, slot);
+    kept = sketch->frozen[slot] != RPS_FROZEN_LOST;
+    if (sketch->frozen[slot] == RPS_FROZEN_COPIED) {
+        from = sketch->copies[slot];
+    } else if (sketch->slots[slot] != NULL) {
+        from = sketch->slots[slot]->cells;
+    }
+    if (from != NULL) {
+        memcpy(cells, from, RPS_SKETCH_CELLS);
+    } else {
+        memset(cells, 0, RPS_SKETCH_CELLS);
+    }
+    unlock_slot(sketch, slot);
+    return kept;
 }

@@ -16,6 +16,9 @@
  * Ageing: after 2048 keys whose count was 0, all cells of the slot are
  * halved, rounded down. A single key cannot be forgotten.
  *
+ * Frozen, for a cut (cut.h): a slot as it is then is copied before its next
+ * change, and the copy is kept until the sketch is thawed.
+ *
  * Threads: any; a lock of its own a sixteenth of the slots, held for one key
  * or one slot, inside a shard's lock and with none inside it.
  */
@@ -67,5 +70,14 @@ bool rps_sketch_set_cell(struct rps_sketch *sketch, uint64_t id, uint8_t count);
 rps_status rps_sketch_visit(struct rps_sketch *sketch, uint32_t slot,
         rps_status (*visit)(void *context, uint64_t id, uint8_t count),
         void *context);
+
+/** From now on the cells are kept as they are now; thaw forgets that. */
+void rps_sketch_freeze(struct rps_sketch *sketch);
+void rps_sketch_thaw(struct rps_sketch *sketch);
+
+/** One slot's cells as they were at the freeze. False: there was no memory
+ * to keep them. cells[RPS_SKETCH_CELLS]. */
+bool rps_sketch_frozen(
+        struct rps_sketch *sketch, uint32_t slot, uint8_t *cells);
 
 #endif /* RPS_EMBEDDING_SKETCH_H */

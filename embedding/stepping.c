@@ -10,7 +10,9 @@
 #include "embedding/admit.h"
 #include "embedding/meta.h"
 #include "embedding/prefetch.h"
+#include "embedding/save_buffer.h"
 #include "embedding/tick.h"
+#include "embedding/track.h"
 
 #include <stdbool.h>
 
@@ -38,6 +40,7 @@ step_key_locked(struct rps_apply *apply, struct rps_shard *shard,
     uint32_t skipped = 0;
     uint32_t uses = 0;
 
+    rps_track_change_locked(apply->table, shard, place);
     meta = &place.line->meta[place.lane];
     skipped = rps_meta_skipped(*meta, apply->update->step);
     if (!rps_step_row(&apply->step, row, combined->gradient, combined->live,
@@ -126,6 +129,8 @@ ask_row_locked(const struct rps_apply *apply, const struct rps_shard *shard,
 {
     if (place.row != 0) {
         rps_prefetch(rps_shard_row_locked(shard, place), apply->row_bytes);
+        __builtin_prefetch(
+                &shard->rows.bits[shard->track.now][(place.row - 1) / 64], 1);
     }
 }
 
@@ -263,17 +268,22 @@ combine(struct rps_apply *apply, size_t group, size_t i)
 static void
 step_slice(struct rps_apply *apply, const struct slice *slice)
 {
-    struct rps_shard *shard = &apply->table->shards[slice->shard];
+    struct rps_table *table = apply->table;
+    struct rps_shard *shard = &table->shards[slice->shard];
+    uint64_t kept_bytes = 0;
 
     for (size_t i = 0; i < slice->count; i++) {
         combine(apply, slice->start + i, i);
     }
+    rps_save_buffer_reserve(
+            table->buffer, table->cut_list, slice->count, &kept_bytes);
     pthread_mutex_lock(&shard->lock);
     for (size_t i = 0; i < slice->count; i += BURST) {
         const size_t left = slice->count - i;
         step_burst_locked(apply, slice, i, left < BURST ? left : BURST);
     }
     pthread_mutex_unlock(&shard->lock);
+    rps_save_buffer_release(table->buffer, kept_bytes);
 }
 
 /* The slice that begins with group `start`, in this shard or a later one; its

@@ -7,6 +7,9 @@
 
 #include "base/hash.h"
 #include "base/spec.h"
+#include "embedding/save_buffer.h"
+#include "embedding/store_impl.h"
+#include "embedding/table_impl.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -21,6 +24,8 @@ struct entry {
 struct rps_store {
     uint64_t job_seed;
     struct rps_budget *budget; /* of the server; NULL: none */
+    struct rps_save_buffer *buffer;
+    struct rps_cut *cut;
     struct rps_table **tables; /* [count], as made */
     struct entry *entries;     /* [count], by id */
     size_t count;
@@ -37,7 +42,25 @@ rps_store_create(struct rps_store **store_out, uint64_t job_seed)
         return RPS_E_NOMEM;
     }
     store->job_seed = job_seed;
+    store->buffer = rps_save_buffer_create();
+    if (store->buffer == NULL) {
+        free(store);
+        *store_out = NULL;
+        return RPS_E_NOMEM;
+    }
     return RPS_OK;
+}
+
+struct rps_save_buffer *
+rps_store_buffer(struct rps_store *store)
+{
+    return store->buffer;
+}
+
+struct rps_cut **
+rps_store_cut(struct rps_store *store)
+{
+    return &store->cut;
 }
 
 void
@@ -45,6 +68,7 @@ rps_store_set_budget(struct rps_store *store, struct rps_budget *budget)
 {
     assert(store->count == 0);
     store->budget = budget;
+    rps_save_buffer_set_budget(store->buffer, budget);
 }
 
 void
@@ -63,6 +87,7 @@ rps_store_destroy(struct rps_store *store)
         return;
     }
     rps_store_clear(store);
+    rps_save_buffer_destroy(store->buffer);
     free(store->tables);
     free(store->entries);
     free(store);
@@ -158,6 +183,7 @@ add(struct rps_store *store, struct rps_table *table, bool policy_open)
             (store->count - at) * sizeof(*store->entries));
     store->entries[at] = (struct entry){
             .id = id, .table = table, .policy_open = policy_open};
+    table->buffer = store->buffer;
     store->tables[store->count] = table;
     store->count++;
 }

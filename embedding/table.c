@@ -10,6 +10,7 @@
 #include "embedding/meta.h"
 #include "embedding/optimizer.h"
 #include "embedding/table_impl.h"
+#include "embedding/track.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -151,6 +152,7 @@ rps_table_destroy(struct rps_table *table)
         return;
     }
     for (size_t i = 0; i < table->shard_count; i++) {
+        rps_track_finish(table, &table->shards[i]);
         rps_shard_finish(&table->shards[i]);
     }
     rps_admit_finish(table);
@@ -260,7 +262,7 @@ write_first_value(const struct rps_table *table, uint64_t key, char *row)
 }
 
 rps_status
-rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
+rps_table_bare_row_locked(struct rps_table *table, struct rps_shard *shard,
         uint64_t hash, uint64_t key, bool promised,
         struct rps_index_place *place_out)
 {
@@ -268,11 +270,26 @@ rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
             rps_shard_create_row_locked(shard, hash, key, promised, place_out);
 
     if (status == RPS_OK) {
-        char *row = rps_shard_row_locked(shard, *place_out);
-        write_first_value(table, key, row);
-        rps_slots_fresh(&table->spec, rps_table_slots_at(table, row));
+        rps_track_new_locked(shard, place_out->row - 1);
         rps_count(&table->rows, 1);
         rps_count(&table->inserted, 1);
+    }
+    return status;
+}
+
+rps_status
+rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
+        uint64_t hash, uint64_t key, bool promised,
+        struct rps_index_place *place_out)
+{
+    const rps_status status = rps_table_bare_row_locked(
+            table, shard, hash, key, promised, place_out);
+
+    if (status == RPS_OK) {
+        char *row = rps_shard_row_locked(shard, *place_out);
+
+        write_first_value(table, key, row);
+        rps_slots_fresh(&table->spec, rps_table_slots_at(table, row));
     }
     return status;
 }
@@ -281,6 +298,7 @@ void
 rps_table_erase_row_locked(struct rps_table *table, struct rps_shard *shard,
         struct rps_index_place place)
 {
+    rps_track_erase_locked(table, shard, place);
     rps_shard_erase_row_locked(shard, place);
     atomic_fetch_sub_explicit(&table->rows, 1, memory_order_relaxed);
 }

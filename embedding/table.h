@@ -191,7 +191,11 @@ rps_status rps_table_assign(struct rps_table *table, size_t n,
 
 /**
  * The same with values[n][dim] as they are in memory, of the spec's
- * value_dtype: what rps_table_visit() showed comes back bit for bit.
+ * value_dtype: what rps_table_visit() showed comes back bit for bit. On an
+ * error some may be written.
+ *
+ * Threads: any, beside each other and beside lookups; no push, erase, assign
+ *          or upkeep meanwhile.
  */
 rps_status rps_table_restore_rows(struct rps_table *table, size_t n,
         const uint64_t *keys, const void *values, const float *slots,

@@ -75,6 +75,12 @@ struct rps_table {
     struct rps_marks marks;
     struct rps_upkeep upkeep; /* making */
 
+    /* for a cut (cut.h); NULL: of no store. Both are set while no call is
+     * under way */
+    struct rps_save_buffer *buffer;
+    size_t cut_list;  /* which list of the buffer is the table's */
+    _Atomic bool cut; /* a cut holds it; a hint, so relaxed */
+
     _Atomic bool
             restamp; /* ticks have another unit; cleared under marks.lock */
 
@@ -131,6 +137,12 @@ void rps_table_note_step(struct rps_table *table, uint64_t step);
  * uses one promise of the shard and cannot fail. Errors: NOMEM, LIMIT.
  */
 RPS_NODISCARD rps_status rps_table_new_row_locked(struct rps_table *table,
+        struct rps_shard *shard, uint64_t hash, uint64_t key, bool promised,
+        struct rps_index_place *place_out);
+
+/** The same, but what is in it is undefined: the caller writes all of it
+ * before it gives the shard's lock back. */
+RPS_NODISCARD rps_status rps_table_bare_row_locked(struct rps_table *table,
         struct rps_shard *shard, uint64_t hash, uint64_t key, bool promised,
         struct rps_index_place *place_out);
 

@@ -22,6 +22,7 @@
 #include "embedding/alter.h"
 #include "embedding/compact.h"
 #include "embedding/evict.h"
+#include "embedding/save_buffer.h"
 
 #include <assert.h>
 
@@ -325,6 +326,10 @@ rps_table_maintain(struct rps_table *table, struct rps_now now, size_t lines,
             .report = report};
     bool over = false;
 
+    if (rps_save_buffer_is_tight(table->buffer)) { /* rows that leave need it */
+        report->bytes_before = report->bytes_after = used_bytes(table);
+        return false;
+    }
     pthread_mutex_lock(&table->making); /* what a tick is may be set under it */
     slice.tick = rps_tick_of(&table->spec, now);
     rps_table_restamp_due(table, slice.tick);

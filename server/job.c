@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/terms.h"
+#include "base/text.h"
 #include "server/job_state.h"
 
 #include <inttypes.h>
@@ -50,6 +51,9 @@ rps_job_destroy(struct rps_job *job)
     pthread_cond_destroy(&job->timer_cond);
     rps_decision_finish(&job->last);
     free(job->why);
+    for (uint32_t rank = 0; rank < job->member_count; rank++) {
+        json_decref(job->members[rank].alike);
+    }
     free(job->members);
     free(job);
 }
@@ -253,10 +257,45 @@ all_joining(const struct rps_job *job)
     return job->begun && !job->started;
 }
 
+/* The first field that a replica says otherwise than the chief, in words; NULL:
+ * none. What one of them does not say is not compared. free(). */
+static char *
+find_other(const struct rps_job *job)
+{
+    for (uint32_t rank = 1; rank < job->terms.replica_count; rank++) {
+        const struct rps_replica *member = &job->members[rank];
+        const char *field;
+        json_t *value;
+
+        json_object_foreach(job->members[0].alike, field, value)
+        {
+            const char *chiefs = json_string_value(value);
+            const char *own =
+                    json_string_value(json_object_get(member->alike, field));
+
+            if (own != NULL && strcmp(own, chiefs) != 0) {
+                return rps_format("rank %" PRIu32 " (%s) has another %s than "
+                                  "the chief: %.200s, not %.200s; give all "
+                                  "replicas of the job the same",
+                        rank, member->peer, field, own, chiefs);
+            }
+        }
+    }
+    return NULL;
+}
+
 static void
 start_if_complete_locked(struct rps_job *job, struct rps_answers *answers)
 {
+    char *other = NULL;
+
     if (!all_joining(job)) {
+        return;
+    }
+    other = find_other(job);
+    if (other != NULL) {
+        rps_job_fail_joining_locked(job, answers, RPS_E_MISMATCH, other);
+        free(other);
         return;
     }
     for (uint32_t rank = 0; rank < job->terms.replica_count; rank++) {
@@ -296,7 +335,8 @@ forget_stale_locked(struct rps_job *job)
 }
 
 rps_status
-rps_job_join_locked(struct rps_request *request, struct rps_job *job)
+rps_job_join_locked(
+        struct rps_request *request, struct rps_job *job, json_t *alike)
 {
     struct rps_session *session = request->session;
     struct rps_replica *member = &job->members[session->rank];
@@ -323,6 +363,8 @@ rps_job_join_locked(struct rps_request *request, struct rps_job *job)
         return RPS_OK;
     }
     member->joining = parked;
+    json_decref(member->alike);
+    member->alike = json_incref(alike);
     member->restarting = member->started;
     if (job->report_ms == 0) {
         forget_stale_locked(job);
@@ -434,9 +476,10 @@ rps_job_members_locked(const struct rps_job *job)
         const struct rps_replica *member = &job->members[rank];
 
         json_array_append_new(list,
-                json_pack("{s:I, s:s, s:b, s:I, s:I, s:b, s:b}", "rank",
+                json_pack("{s:I, s:s, s:b, s:b, s:I, s:I, s:b, s:b}", "rank",
                         (json_int_t)rank, "role", roles[member->role],
-                        "connected", member->connections > 0, "step",
+                        "connected", member->connections > 0, "joined",
+                        member->started || member->joining != NULL, "step",
                         (json_int_t)member->ended, "behind",
                         (json_int_t)(member->left ? 0
                                                   : largest - member->ended),
@@ -444,4 +487,16 @@ rps_job_members_locked(const struct rps_job *job)
                         member->given_up != RPS_NOT_GIVEN_UP));
     }
     return list;
+}
+
+json_t *
+rps_job_state_locked(const struct rps_job *job)
+{
+    const char *why = NULL;
+
+    if (job->stopped) {
+        why = job->why != NULL ? job->why : "a replica is missing";
+    }
+    return json_pack("{s:b, s:b, s:s?}", "begun", job->begun, "started",
+            job->started, "stopped", why);
 }

@@ -43,5 +43,6 @@ void rps_job_figures_locked(
         const struct rps_job *job, struct rps_job_figures *figures);
 /** For STAT; NULL: no memory. */
 json_t *rps_job_members_locked(const struct rps_job *job);
+json_t *rps_job_state_locked(const struct rps_job *job);
 
 #endif /* RPS_SERVER_JOB_H */

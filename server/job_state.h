@@ -31,6 +31,7 @@ struct rps_replica {
     char peer[64];
     uint64_t ended; /* last step it ended */
     double loss;    /* of that step; NaN: none */
+    json_t *alike;  /* of STEP_END(0), owned; NULL: it said nothing */
     uint32_t wishes;
     struct rps_parked *joining; /* its STEP_END(0) */
     struct rps_parked *waiting; /* its STEP_END(ended) */
@@ -86,9 +87,10 @@ void rps_job_fail_waiting_locked(struct rps_job *job,
 /** Answer everybody who waits for the start. */
 void rps_job_fail_joining_locked(struct rps_job *job,
         struct rps_answers *answers, rps_status status, const char *why);
-/** STEP_END(0): park until all are here. */
+/** STEP_END(0): park until all are here. `alike` is kept (a new reference):
+ * what all replicas must say alike, an object of strings; NULL: nothing. */
 rps_status rps_job_join_locked(
-        struct rps_request *request, struct rps_job *job);
+        struct rps_request *request, struct rps_job *job, json_t *alike);
 void *rps_job_timer_main(void *context);
 
 #endif /* RPS_SERVER_JOB_STATE_H */

@@ -13,11 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of STEP_END(0): kept for each rank. */
+#define ALIKE_MAX       32u
+#define ALIKE_BYTES_MAX 1024u
+
 /** What a STEP_END says. */
 struct ending {
     uint64_t step;
     double loss; /* NaN: none */
     uint32_t wishes;
+    json_t *alike; /* owned; NULL: nothing is said */
 };
 
 static bool
@@ -468,6 +473,36 @@ read_wishes(const json_t *list, uint32_t *wishes, struct rps_error *error)
     return RPS_OK;
 }
 
+/* Strings by field, a few short ones. */
+static rps_status
+read_alike(json_t *object, json_t **out, struct rps_error *error)
+{
+    const char *field;
+    json_t *value;
+
+    if (object == NULL || json_is_null(object)) {
+        return RPS_OK;
+    }
+    if (!json_is_object(object) || json_object_size(object) > ALIKE_MAX) {
+        return rps_fail(error, RPS_E_INVAL,
+                "STEP_END: alike must be an object of at most %u strings",
+                ALIKE_MAX);
+    }
+    json_object_foreach(object, field, value)
+    {
+        if (!json_is_string(value) ||
+                json_string_length(value) > ALIKE_BYTES_MAX ||
+                strlen(field) > ALIKE_BYTES_MAX) {
+            return rps_fail(error, RPS_E_INVAL,
+                    "STEP_END: alike.%.64s must be a string of at most %u "
+                    "bytes",
+                    field, ALIKE_BYTES_MAX);
+        }
+    }
+    *out = json_incref(object);
+    return RPS_OK;
+}
+
 static rps_status
 read_ending(struct rps_request *request, struct ending *ending)
 {
@@ -493,6 +528,10 @@ read_ending(struct rps_request *request, struct ending *ending)
     ending->wishes = 0;
     if (status == RPS_OK) {
         status = read_wishes(json_object_get(object, "wishes"), &ending->wishes,
+                &request->error);
+    }
+    if (status == RPS_OK) {
+        status = read_alike(json_object_get(object, "alike"), &ending->alike,
                 &request->error);
     }
     json_decref(object);
@@ -658,7 +697,7 @@ serve_locked(struct rps_request *request, struct rps_job *job,
     rps_status status;
 
     if (ending->step == 0) {
-        return rps_job_join_locked(request, job);
+        return rps_job_join_locked(request, job, ending->alike);
     }
     status = check_member_locked(request, job);
     if (status == RPS_OK) {
@@ -672,7 +711,7 @@ rps_serve_step_end(struct rps_request *request)
 {
     struct rps_service *service = request->service;
     const struct rps_header *header = &request->message->header;
-    struct ending ending;
+    struct ending ending = {.alike = NULL};
     rps_status status;
 
     if (service->job == NULL) {
@@ -697,5 +736,6 @@ rps_serve_step_end(struct rps_request *request)
     pthread_mutex_lock(&service->lock);
     status = serve_locked(request, service->job, &ending);
     pthread_mutex_unlock(&service->lock);
+    json_decref(ending.alike);
     return status;
 }

@@ -106,6 +106,7 @@ prepare(struct rps_service *service, struct rps_task *task, char **text_out,
 {
     const struct rps_checkpoint_id id = checkpoint_id(service, task);
     struct rps_lane_record *lanes = NULL;
+    struct rps_cut *cut = NULL;
     size_t lane_count = 0;
     json_t *part = NULL;
     rps_status status;
@@ -117,8 +118,13 @@ prepare(struct rps_service *service, struct rps_task *task, char **text_out,
         status = rps_lanes_record(service->lanes, &lanes, &lane_count);
     }
     if (status == RPS_OK) {
+        status = rps_cut_take(
+                service->store, rps_service_now(service), 0, &cut, error);
+    }
+    if (status == RPS_OK) {
         status = rps_checkpoint_prepare(
-                &id, service->store, lanes, lane_count, &part, error);
+                &id, false, cut, lanes, lane_count, &part, error);
+        rps_cut_abort(cut);
     }
     if (status == RPS_OK) {
         mark_prepared(service, task);

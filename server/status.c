@@ -238,6 +238,7 @@ rps_service_stat(struct rps_service *service, bool with_digests)
     if (service->job != NULL) {
         json_object_set_new(
                 object, "members", rps_job_members_locked(service->job));
+        json_object_set_new(object, "job", rps_job_state_locked(service->job));
     }
     pthread_mutex_unlock(&service->lock);
     json_object_set_new(object, "requests", describe_requests(service));

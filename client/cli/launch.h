@@ -70,7 +70,9 @@ struct rps_launch_plan {
     int label_width;
     int code;          /* of what was refused while it was made */
     uint64_t drain_ms; /* for the replicas, from TERM to KILL */
-    int *held;         /* [held_count] sockets that keep the servers' ports */
+    const struct rps_options *options; /* borrowed */
+    char *ps_hosts; /* "127.0.0.1:p,…", owned; NULL: embedded */
+    int *held;      /* [held_count] sockets that keep the servers' ports */
     uint32_t held_count;
     char **server;  /* argv of a ps, owned */
     char **command; /* argv of the others, borrowed */
@@ -107,6 +109,18 @@ void rps_launch_stream_read(const struct rps_launch_plan *plan,
 /** A line of the launcher's own, on stderr. */
 void rps_launch_say(const struct rps_launch_plan *plan, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
+
+/** What the job is at, as PS 0 has it. */
+enum rps_launch_job {
+    RPS_LAUNCH_JOB_UNKNOWN, /* PS 0 does not say */
+    RPS_LAUNCH_JOB_NOT_STARTED,
+    RPS_LAUNCH_JOB_RUNS,
+    RPS_LAUNCH_JOB_STOPPED /* no step ends any more */
+};
+
+/** Ask it, for 1 s at most. *why_out: why the job stopped, or NULL; free(). */
+enum rps_launch_job rps_launch_job_ask(
+        const struct rps_launch_plan *plan, char **why_out);
 
 /** Start everything, watch until all have ended. Returns the exit code. */
 int rps_launch_run(struct rps_launch_plan *plan);

@@ -138,6 +138,24 @@ addresses(const uint16_t *ports, uint32_t count)
     return list;
 }
 
+/* As --ps-hosts takes it. */
+static bool
+name_servers(
+        struct rps_launch_plan *plan, const uint16_t *ports, uint32_t count)
+{
+    struct rps_text text = {0};
+
+    for (uint32_t i = 0; i < count; i++) {
+        rps_text_add(&text, "%s127.0.0.1:%u", i > 0 ? "," : "", ports[i]);
+    }
+    if (text.failed) {
+        rps_text_finish(&text);
+        return false;
+    }
+    plan->ps_hosts = text.bytes;
+    return true;
+}
+
 static json_t *
 cluster_object(const struct rps_launch *launch, const uint16_t *ports)
 {
@@ -255,6 +273,7 @@ rps_launch_plan_make(
     int code = RPS_TOOL_OK;
 
     plan->command = launch->command;
+    plan->options = launch->options;
     plan->on_lost_leave = strcmp(launch->options->on_lost, "leave") == 0;
     plan->drain_ms = (uint64_t)(launch->options->drain_timeout * 1000.0);
     plan->children = calloc(count, sizeof(*plan->children));
@@ -266,7 +285,8 @@ rps_launch_plan_make(
                 "no free loopback port: %s", strerror(errno));
     } else {
         cluster = launch->ps_count > 0 ? cluster_object(launch, ports) : NULL;
-        if (!add_children(plan, launch, cluster, recps)) {
+        if (!name_servers(plan, ports, launch->ps_count) ||
+                !add_children(plan, launch, cluster, recps)) {
             code = plan->code != RPS_TOOL_OK ? plan->code /* said already */
                                              : rps_tool_fail(RPS_TOOL_FAILED,
                                                        "launch", "no memory");
@@ -293,6 +313,7 @@ rps_launch_plan_finish(struct rps_launch_plan *plan)
         rps_text_finish(&child->streams[1].line);
     }
     free(plan->children);
+    free(plan->ps_hosts);
     while (plan->held_count > 0) {
         close(plan->held[--plan->held_count]);
     }

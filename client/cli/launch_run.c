@@ -2,8 +2,9 @@
 /*
  * Who ended how, and what follows:
  *
- *   a replica fails       stop everything; with --on-lost leave, and where it
- *                         is not the chief, the others go on without it
+ *   a replica fails       stop everything; with --on-lost leave, where it is
+ *                         not the chief and the job runs, the others go on
+ *                         without it
  *   all replicas end well wait for the servers (SHUTDOWN came from the
  *                         chief) and the evaluator, then stop what is left
  *   a server fails        the replicas stop by themselves, for a while
@@ -14,6 +15,7 @@
  * The exit code is that of the first failure.
  */
 #include "base/clock.h"
+#include "base/text.h"
 #include "client/cli/launch.h"
 #include "client/cli/tool.h"
 
@@ -103,6 +105,7 @@ stop_child(struct rps_launch_child *child, int signal_number, uint64_t wait_ms)
         child->told = true;
         child->kill_ms = rps_clock_ms() + wait_ms;
         kill(child->ranks > 0 ? child->pid : -child->pid, signal_number);
+        kill(-child->pid, SIGCONT); /* who is stopped hears nothing */
     }
 }
 
@@ -270,23 +273,64 @@ failed(struct watch *watch, struct rps_launch_child *child)
     }
 }
 
+static uint32_t
+rank_of(const struct watch *watch, const struct rps_launch_child *child)
+{
+    return child->index + (chief_of(watch)->role == RPS_ROLE_CHIEF);
+}
+
+/*
+ * --on-lost leave: NULL where the others go on without this one; else the end
+ * of a line, free(). No job begins without it, and where the chief is silent
+ * no step ends: the others have been told, and the chief may never end.
+ */
+static char *
+why_not_without(const struct watch *watch, const struct rps_launch_child *child)
+{
+    char *why = NULL;
+    char *then = NULL;
+
+    switch (rps_launch_job_ask(watch->plan, &why)) {
+    case RPS_LAUNCH_JOB_STOPPED:
+        then = rps_format("; the job has stopped (%s); stopping all",
+                why != NULL ? why : "a replica is missing");
+        break;
+    case RPS_LAUNCH_JOB_NOT_STARTED:
+        then = rps_format("; the job does not begin without rank %" PRIu32
+                          "; stopping all",
+                rank_of(watch, child));
+        break;
+    case RPS_LAUNCH_JOB_UNKNOWN:
+    case RPS_LAUNCH_JOB_RUNS:
+        break;
+    }
+    free(why);
+    return then;
+}
+
 /* No server died: the replica failed by itself. */
 static void
 replica_failed(struct watch *watch, const struct rps_launch_child *child)
 {
     const struct rps_launch_child *chief = chief_of(watch);
-    char then[64];
+    char *then = NULL;
 
     if (!watch->plan->on_lost_leave || child == chief) {
+        then = rps_format("; stopping all");
+    } else {
+        then = why_not_without(watch, child);
+    }
+    if (then != NULL) {
         take_code(watch, child);
-        say_failed(watch, child, "; stopping all");
+        say_failed(watch, child, then);
         (void)clear_suspects(watch);
         stop_all(watch, SIGTERM);
-        return;
+    } else {
+        then = rps_format("; the others go on without rank %" PRIu32,
+                rank_of(watch, child));
+        say_failed(watch, child, then != NULL ? then : "");
     }
-    snprintf(then, sizeof(then), "; the others go on without rank %" PRIu32,
-            child->index + (chief->role == RPS_ROLE_CHIEF));
-    say_failed(watch, child, then);
+    free(then);
 }
 
 static struct rps_launch_child *

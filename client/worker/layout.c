@@ -3,12 +3,15 @@
 
 #include <assert.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Where a field goes: 1 + its table, or one of these. */
 #define NOWHERE 0u
 #define UNUSED  UINT32_MAX
+
+#define PLACE_BYTES (RPS_NAME_BYTES_MAX + 32u)
 
 struct making {
     struct rps_layout *layout;
@@ -17,6 +20,21 @@ struct making {
     uint32_t *owners; /* [fields] */
     uint32_t *next;   /* free numbers of layout->numbers */
 };
+
+/* A table's place in the file, as the reader of it names it. Returns `out`. */
+static const char *
+place_of(const struct rps_model_config *config, uint32_t t,
+        char out[PLACE_BYTES])
+{
+    const char *name = config->tables[t].spec.name;
+
+    if (config->is_file) {
+        (void)snprintf(out, PLACE_BYTES, "tables[%u] (%s)", t, name);
+    } else {
+        (void)snprintf(out, PLACE_BYTES, "table %s", name);
+    }
+    return out;
+}
 
 static rps_status
 claim(struct making *making, const char *where, uint32_t field, uint32_t owner,
@@ -57,6 +75,7 @@ claim_named(struct making *making, struct rps_error *error)
 {
     const struct rps_model_config *config = making->config;
     rps_status status = RPS_OK;
+    char place[PLACE_BYTES];
 
     for (uint32_t t = 0; t < config->table_count; t++) {
         const struct rps_table_config *table = &config->tables[t];
@@ -65,8 +84,8 @@ claim_named(struct making *making, struct rps_error *error)
                                        : 0;
 
         for (uint32_t i = 0; i < count && status == RPS_OK; i++) {
-            status = claim(
-                    making, table->spec.name, table->fields[i], t + 1, error);
+            status = claim(making, place_of(config, t, place), table->fields[i],
+                    t + 1, error);
         }
     }
     return status;
@@ -118,6 +137,7 @@ static rps_status
 write_tables(struct making *making, struct rps_error *error)
 {
     const struct rps_model_config *config = making->config;
+    char place[PLACE_BYTES];
 
     for (uint32_t t = 0; t < config->table_count; t++) {
         const struct rps_table_config *table = &config->tables[t];
@@ -134,13 +154,12 @@ write_tables(struct making *making, struct rps_error *error)
         if (to->bags == 0) {
             return rps_fail(error, RPS_E_INVAL,
                     config->is_file
-                            ? "%s: table %s: no field of the data is left for "
-                              "it, which has %u: name its own in \"fields\", "
-                              "or "
+                            ? "%s: %s: no field of the data is left for it, "
+                              "which has %u: name its own in \"fields\", or "
                               "leave the table out"
-                            : "%s: table %s: the data has no sparse field to "
-                              "embed (%u)",
-                    config->file, table->spec.name, making->fields);
+                            : "%s: %s: the data has no sparse field to embed "
+                              "(%u)",
+                    config->file, place_of(config, t, place), making->fields);
         }
     }
     return RPS_OK;

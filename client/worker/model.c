@@ -96,9 +96,9 @@ check_names(const struct rps_model *model, struct rps_error *error)
         for (uint32_t v = 0; v < model->variable_count; v++) {
             if (strcmp(model->tables[t].name, model->variables[v].name) == 0) {
                 return rps_fail(error, RPS_E_INVAL,
-                        "table %s has the name of a dense variable of this "
-                        "model: give it another",
-                        model->tables[t].name);
+                        "tables[%u] (%s) has the name of a dense variable of "
+                        "this model: give it another",
+                        t, model->tables[t].name);
             }
         }
     }

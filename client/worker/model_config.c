@@ -216,7 +216,7 @@ rps_model_config_read(struct rps_model_config *config, const char *path,
     memset(config, 0, sizeof(*config));
     config->file = path;
     config->is_file = true;
-    status = rps_file_read(
+    status = rps_pipe_read(
             path, RPS_MODEL_CONFIG_BYTES_MAX, &text, &length, error);
     if (status != RPS_OK) {
         return status;

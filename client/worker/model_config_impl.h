@@ -41,4 +41,15 @@ rps_status rps_config_read_fields(const struct rps_config_place *place,
         const json_t *value, struct rps_config_list *list,
         struct rps_error *error);
 
+/** true and false, where a spec has 1 and 0. */
+void rps_config_plain_switches(json_t *object);
+
+/** Take variance scaling out of a copy, for the reader of specs. */
+void rps_config_drop_scaling(json_t *object);
+
+/** Set *spec's initializer where it is variance_scaling; where it is not, the
+ * fields of that are refused. dim and device_vocabulary_size are read. */
+rps_status rps_config_read_scaling(const struct rps_config_place *place,
+        const json_t *value, rps_table_spec *spec, struct rps_error *error);
+
 #endif /* RPS_WORKER_MODEL_CONFIG_IMPL_H */

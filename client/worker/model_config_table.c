@@ -17,10 +17,11 @@
  * the keys and what makes a table dense; and two of the model. */
 static const char *const table_names[] = {OPTIMIZER_FIELDS, "name", "dimension",
         "fields", "pooling", "value_dtype", "stochastic_rounding",
-        "initializer", "initializer_low", "initializer_high", "default_value",
-        "device_vocabulary_size", "admission", "min_used_times",
-        "max_cold_secs", "max_cold_steps", "keep_min_rows", "memory_limit",
-        "on_full"};
+        "initializer", "initializer_low", "initializer_high",
+        "initializer_scale", "initializer_mode", "initializer_distribution",
+        "default_value", "device_vocabulary_size", "admission",
+        "min_used_times", "max_cold_secs", "max_cold_steps", "keep_min_rows",
+        "memory_limit", "on_full"};
 static const char *const dense_names[] = {OPTIMIZER_FIELDS};
 
 /* A failure of base/spec.h, with the place in the file before it. */
@@ -75,6 +76,7 @@ rps_config_read_dense(struct rps_model_config *config, const json_t *value,
     const struct rps_config_place place = {config, "dense"};
     rps_table_spec *spec = &config->dense;
     rps_table_spec whole;
+    json_t *own = NULL;
     rps_status status;
 
     if (!json_is_object(value)) {
@@ -91,7 +93,13 @@ rps_config_read_dense(struct rps_model_config *config, const json_t *value,
     if (status != RPS_OK) {
         return status;
     }
-    status = rps_spec_read(value, spec, error);
+    own = json_copy(writable(value));
+    if (own == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for the model");
+    }
+    rps_config_plain_switches(own);
+    status = rps_spec_read(own, spec, error);
+    json_decref(own);
     if (status == RPS_OK) {
         /* what each variable's own makes of it (dense.c) */
         whole = *spec;
@@ -231,10 +239,15 @@ read_spec(const struct rps_config_place *place, const json_t *value,
     }
     (void)json_object_del(own, "fields");
     (void)json_object_del(own, "pooling");
+    rps_config_plain_switches(own);
+    rps_config_drop_scaling(own);
     status = rps_spec_from_value(own, &table->spec, error);
+    status = status == RPS_OK ? RPS_OK : refused(place, status, error);
     json_decref(own);
     table->learning_rate = rate_of(value, &table->spec);
-    return status == RPS_OK ? RPS_OK : refused(place, status, error);
+    return status == RPS_OK
+                   ? rps_config_read_scaling(place, value, &table->spec, error)
+                   : status;
 }
 
 /* Two tables may not be one, and one alone takes what is left. */

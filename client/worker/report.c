@@ -469,7 +469,8 @@ rps_report_done(struct rps_report *report, const struct rps_report_end *end,
     rps_text_add(&text, "done steps %" PRIu64, end->steps);
     add_result(&text, end);
     if (end->has_final_loss) {
-        rps_text_add(&text, " final_loss %.9g", end->final_loss);
+        rps_text_add(&text, " final_loss %.9g%s", end->final_loss,
+                isfinite(end->final_loss) ? "" : " (training has failed)");
     }
     if (end->samples_per_second > 0.0) {
         rps_text_add(&text, " samples/s %.0f", end->samples_per_second);

@@ -84,9 +84,18 @@ create_model(struct rps_run *run, const struct rps_dataset_shape *data)
             .tables = run->layout.tables,
     };
 
-    return config->kind == RPS_MODEL_LITTLE_DEMO
-                   ? rps_little_demo_create(&run->model, &shape, &run->error)
-                   : rps_dlrm_create(&run->model, &shape, &run->error);
+    struct rps_error cause;
+    rps_status status =
+            config->kind == RPS_MODEL_LITTLE_DEMO
+                    ? rps_little_demo_create(&run->model, &shape, &run->error)
+                    : rps_dlrm_create(&run->model, &shape, &run->error);
+
+    if (status == RPS_E_INVAL && config->is_file) {
+        cause = run->error;
+        return rps_fail(
+                &run->error, status, "%s: %s", config->file, cause.text);
+    }
+    return status;
 }
 
 static rps_status

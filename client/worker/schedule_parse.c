@@ -17,7 +17,11 @@ struct parse {
     char key[WORD_BYTES];
     char value[WORD_BYTES];
     bool begin_given;
+    uint32_t given; /* a bit a key of `keys` */
 };
+
+static const char *const keys[] = {"warmup", "steps", "begin", "end", "power",
+        "cycle", "rate", "staircase"};
 
 static rps_status
 refuse(const struct parse *parse, const char *must)
@@ -116,6 +120,22 @@ take_exponential(struct parse *parse)
             "warmup");
 }
 
+/* Pieces are numbers, which ascend. */
+static rps_status
+take_once(struct parse *parse)
+{
+    for (uint32_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (strcmp(parse->key, keys[i]) != 0) {
+            continue;
+        }
+        if ((parse->given & (1u << i)) != 0) {
+            return refuse(parse, "this key stands twice: give it once");
+        }
+        parse->given |= 1u << i;
+    }
+    return RPS_OK;
+}
+
 static rps_status
 take_pair(struct parse *parse)
 {
@@ -172,7 +192,10 @@ take_pairs(struct parse *parse, const char *at)
                     "between",
                     parse->flag, parse->text);
         }
-        status = take_pair(parse);
+        status = take_once(parse);
+        if (status == RPS_OK) {
+            status = take_pair(parse);
+        }
         if (status != RPS_OK || at[length] == '\0') {
             return status;
         }

@@ -4,6 +4,7 @@
  * place in the data, the steps that are left.
  */
 #include "base/terms.h"
+#include "client/worker/alike.h"
 #include "client/worker/deterministic.h"
 #include "client/worker/loop.h"
 
@@ -153,6 +154,10 @@ rps_loop_join(struct rps_loop *loop)
     rps_start start = {0};
     rps_status status;
 
+    status = rps_run_say_alike(run);
+    if (status != RPS_OK) {
+        return status;
+    }
     rps_stop_waits(true);
     status = rps_job_join(run->client, &start);
     rps_stop_waits(false);

@@ -490,6 +490,18 @@ train(struct rps_loop *loop)
                    : status;
 }
 
+/* All is saved and said; that it was of no use is the exit code. */
+static rps_status
+check_loss(struct rps_loop *loop)
+{
+    return isfinite(loop->loss)
+                   ? RPS_OK
+                   : rps_fail(&loop->run->error, RPS_E_NONFINITE,
+                             "training has failed: the loss of the last step, "
+                             "%" PRIu64 ", is not finite",
+                             loop->step);
+}
+
 /* Chief, alone by now: apply, save, evaluate, say how it went, end. */
 static rps_status
 finish(struct rps_loop *loop)
@@ -532,7 +544,7 @@ finish(struct rps_loop *loop)
             return rps_run_client_failed(run, status, "ending the job");
         }
     }
-    return status;
+    return status == RPS_OK && steps > 0 ? check_loss(loop) : status;
 }
 
 static rps_status

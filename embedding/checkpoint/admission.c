@@ -4,7 +4,6 @@
 #include "base/hash.h"
 #include "embedding/checkpoint/layout.h"
 #include "embedding/checkpoint/reader.h"
-#include "embedding/checkpoint/writer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,95 +11,6 @@
 
 #define BATCH_ENTRIES 4096u
 #define ENTRY_BYTES   (RPS_CKPT_ADMISSION_WORDS * sizeof(uint64_t))
-
-/** Of one table, while its counts go by. */
-struct counts_save {
-    const rps_table_spec *spec;
-    uint64_t job_seed;
-    uint32_t slot_first;
-    uint32_t slot_last;
-    struct rps_ckpt_writer writer; /* closed: the entries are numbered only */
-    uint64_t entries;
-    struct rps_error *error;
-};
-
-static rps_status
-number_entry(void *context, const struct rps_admission_count *entry)
-{
-    struct counts_save *save = context;
-
-    (void)entry;
-    save->entries++;
-    return RPS_OK;
-}
-
-static rps_status
-save_entry(void *context, const struct rps_admission_count *entry)
-{
-    struct counts_save *save = context;
-    const uint64_t words[RPS_CKPT_ADMISSION_WORDS] = {entry->id, entry->count};
-    const uint32_t slot = rps_admission_slot(
-            save->spec->admission, entry->id, save->job_seed);
-
-    if (slot < save->slot_first || slot > save->slot_last) {
-        return rps_fail(save->error, RPS_E_WRONG_ROUTE,
-                "table %s: the count of %" PRIu64 " is of slot %" PRIu32
-                ", this PS has slots %" PRIu32 " to %" PRIu32,
-                save->spec->name, entry->id, slot, save->slot_first,
-                save->slot_last);
-    }
-    save->entries++;
-    return rps_ckpt_writer_add(&save->writer, words, ENTRY_BYTES, save->error);
-}
-
-static rps_status
-write_entries(struct counts_save *save, struct rps_table *table,
-        uint64_t entries, json_t *files)
-{
-    rps_status status;
-
-    save->entries = 0;
-    status = rps_table_visit_admission(table, save_entry, save);
-    if (status == RPS_OK && save->entries != entries) {
-        status = rps_fail(save->error, RPS_E_RETRY_LATER,
-                "table %s changed while it was saved (%" PRIu64
-                " counts of keys without a row, then %" PRIu64 ")",
-                save->spec->name, entries, save->entries);
-    }
-    if (status == RPS_OK) {
-        return rps_ckpt_writer_close(&save->writer, files, save->error);
-    }
-    rps_ckpt_writer_discard(&save->writer);
-    return status;
-}
-
-rps_status
-rps_ckpt_admission_save(const struct rps_checkpoint_id *id, const char *folder,
-        struct rps_store *store, struct rps_table *table, json_t *files,
-        uint64_t *entries_out, struct rps_error *error)
-{
-    struct counts_save save = {.spec = rps_table_spec_of(table),
-            .job_seed = rps_store_job_seed(store),
-            .error = error};
-    struct rps_npy npy = {"<u8", 2, {0, RPS_CKPT_ADMISSION_WORDS}, 0, 0};
-    char *name = NULL;
-    rps_status status = rps_table_visit_admission(table, number_entry, &save);
-
-    *entries_out = save.entries;
-    if (status != RPS_OK || save.entries == 0) {
-        return status;
-    }
-    rps_ckpt_part_slots(id->part, id->parts, &save.slot_first, &save.slot_last);
-    npy.shape[0] = save.entries;
-    name = rps_ckpt_admission_name(save.spec->name, id->part, id->parts);
-    if (name == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "%s: no memory", folder);
-    }
-    status = rps_ckpt_writer_open(&save.writer, folder, name, &npy, error);
-    free(name);
-    return status == RPS_OK ? write_entries(&save, table, save.entries, files)
-                            : status;
-}
 
 struct counts_scan {
     const struct rps_ckpt_scan *scan;

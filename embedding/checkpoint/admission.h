@@ -11,14 +11,6 @@
 
 #define RPS_CKPT_ADMISSION_WORDS 2u /* id, count */
 
-/**
- * Write a table's counts below `folder` and list the file. Errors: IO, NOMEM,
- * WRONG_ROUTE (a count that is not this PS's), RETRY_LATER (they changed).
- */
-rps_status rps_ckpt_admission_save(const struct rps_checkpoint_id *id,
-        const char *folder, struct rps_store *store, struct rps_table *table,
-        json_t *files, uint64_t *entries_out, struct rps_error *error);
-
 /** Arrays belong to the scan; the callback may reorder them in place. */
 struct rps_ckpt_counts {
     size_t n;

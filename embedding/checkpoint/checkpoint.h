@@ -13,7 +13,7 @@
 #define RPS_EMBEDDING_CHECKPOINT_H
 
 #include "base/error.h"
-#include "embedding/store.h"
+#include "embedding/cut.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -35,16 +35,21 @@ struct rps_lane_record {
 };
 
 /**
- * PREPARE: write every table's files and the part file into the temporary
+ * PREPARE: write every table of the cut and the part file into the temporary
  * folder, fsynced. *part_out (new reference) is what PREPARE answers:
  * {"file", "bytes", "xxh3", "part": the part file's content} (PROTOCOL.md).
- * The store must not change meanwhile (the caller sees to it). Errors: IO
- * (names the path; what was written is removed), NONFINITE (a row could not
- * be restored), WRONG_ROUTE (a row that is not this PS's), RETRY_LATER (the
- * store changed), INVAL, NOMEM.
+ * is_delta: only what changed since the checkpoint that the store was last
+ * saved to (rps_cut_commit) or read from (rps_store_mark_clean), and whole
+ * tables where that is not known. The cut stays the caller's, to be committed
+ * or aborted.
+ *
+ * Threads: any, one PREPARE of a store at a time; rows may change meanwhile.
+ * Errors:  IO (names the path; what was written is removed), NONFINITE (a row
+ *          could not be restored), WRONG_ROUTE (a row that is not this PS's),
+ *          LIMIT (the save buffer was full before this began), INVAL, NOMEM.
  */
 rps_status rps_checkpoint_prepare(const struct rps_checkpoint_id *id,
-        struct rps_store *store, const struct rps_lane_record *lanes,
+        bool is_delta, struct rps_cut *cut, const struct rps_lane_record *lanes,
         size_t lane_count, json_t **part_out, struct rps_error *error);
 
 /**
@@ -108,12 +113,14 @@ rps_status rps_checkpoint_survey(const char *dir, uint32_t part, uint32_t parts,
 void rps_checkpoint_survey_finish(struct rps_checkpoint_survey *survey);
 
 /**
- * RESTORE: read ckpt-<step> into an empty store: the rows whose slot `owns`
- * answers true for. Checksums are verified as they are read; damage is
- * CORRUPT naming file and block, and leaves the store empty. A part that is
- * missing is NOT_FOUND naming it, unless parts equals the manifest's and the
- * own part is there (it then has every row that this PS owns). Another job
- * seed is MISMATCH, another format UNSUPPORTED.
+ * RESTORE: read ckpt-<step> and what it stands on into an empty store: the
+ * rows whose slot `owns` answers true for. Checksums are verified as they are
+ * read; damage is CORRUPT naming file and block, and leaves the store empty.
+ * A link of the chain that is missing is NOT_FOUND naming it, one that was
+ * replaced MISMATCH. A part that is missing is NOT_FOUND naming it, unless
+ * parts equals the manifest's and the own part is there (it then has every
+ * row that this PS owns). Another job seed is MISMATCH (but see `begins`),
+ * another format UNSUPPORTED.
  *
  * *manifest_out (new reference) is the parsed manifest. *lanes_out (free())
  * has the lanes of this PS; none where the number of PS is another, since a
@@ -127,8 +134,32 @@ struct rps_restore {
     uint32_t parts;
     bool (*owns)(void *context, uint64_t hash);
     void *context;
-    /** Rows read so far, those of other PS too, of how many; or NULL. */
+    /** Rows read so far, those of other PS too, of how many; or NULL. Threads:
+     * any, one at a time. */
     void (*progress)(void *context, uint64_t rows, uint64_t rows_total);
+
+    /** What of it; NULL: every table, as it is there. */
+    const struct rps_restore_table *tables;
+    size_t table_count;
+    bool weights_only; /* fresh slots, no counts of keys without a row */
+    /** Another job begins from it: no lanes, rows are stamped `now` and not
+     * with the ticks of the other job, which may have another job seed. */
+    bool begins;
+    struct rps_now now; /* of the job that restores */
+    /** A table is there, with the slots that were saved or without; or NULL. */
+    void (*told)(
+            void *context, const char *table, const char *from, bool slots);
+};
+
+/**
+ * One table of it. With a spec the rows go into a table of that, which may
+ * differ in all but dim and dense_elements: values are converted, and where
+ * the optimizer is another one slots are fresh.
+ */
+struct rps_restore_table {
+    const char *name;           /* that it gets; not looked at with a spec */
+    const char *from;           /* its name there; NULL: the same */
+    const rps_table_spec *spec; /* NULL: as it is there */
 };
 rps_status rps_checkpoint_restore(const struct rps_restore *restore,
         struct rps_store *store, json_t **manifest_out,

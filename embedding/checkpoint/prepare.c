@@ -5,12 +5,11 @@
  */
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/spec.h"
 #include "base/text.h"
-#include "embedding/checkpoint/admission.h"
+#include "embedding/checkpoint/aside.h"
 #include "embedding/checkpoint/checkpoint.h"
 #include "embedding/checkpoint/layout.h"
-#include "embedding/checkpoint/values.h"
+#include "embedding/checkpoint/save.h"
 #include "embedding/checkpoint/writer.h"
 
 #include <assert.h>
@@ -21,217 +20,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/** Of one table, while its rows go by. */
-struct table_save {
-    const rps_table_spec *spec;
-    uint64_t job_seed;
-    uint32_t slot_first;
-    uint32_t slot_last;
-    struct rps_ckpt_column columns[RPS_CKPT_COLUMNS_MAX];
-    struct rps_ckpt_writer writers[RPS_CKPT_COLUMNS_MAX];
-    uint32_t count;
-    size_t value_bytes;
-    uint32_t slot_floats;
-    uint64_t rows;
-    struct rps_digest digest;
-    struct rps_error *error;
-};
-
-/* What could not be restored is not saved. */
-static rps_status
-check_row(const struct table_save *save, const struct rps_row_view *row)
-{
-    uint32_t slot = rps_hash_slot(rps_key_hash(row->key, save->job_seed));
-
-    if (slot < save->slot_first || slot > save->slot_last) {
-        return rps_fail(save->error, RPS_E_WRONG_ROUTE,
-                "table %s: key %" PRIu64 " is in slot %" PRIu32
-                ", this PS has slots %" PRIu32 " to %" PRIu32,
-                save->spec->name, row->key, slot, save->slot_first,
-                save->slot_last);
-    }
-    if (!rps_ckpt_values_finite(
-                save->spec->value_dtype, row->value, save->spec->dim) ||
-            !rps_ckpt_values_finite(
-                    RPS_VALUE_F32, row->slots, save->slot_floats)) {
-        return rps_fail(save->error, RPS_E_NONFINITE,
-                "table %s: the row of key %" PRIu64
-                " is not finite: it is not saved; the older checkpoints are "
-                "as they were (lower the learning rate, or set clip_norm)",
-                save->spec->name, row->key);
-    }
-    return RPS_OK;
-}
-
-static rps_status
-add_cell(struct table_save *save, uint32_t i, const struct rps_row_view *row)
-{
-    const struct rps_ckpt_column *column = &save->columns[i];
-    uint32_t last = RPS_META_LAST(row->meta);
-    uint8_t uses = (uint8_t)RPS_META_USES(row->meta);
-    const void *cell = NULL;
-
-    switch (column->kind) {
-    case RPS_CKPT_KEYS:
-        cell = &row->key;
-        break;
-    case RPS_CKPT_ROWS:
-        cell = row->value;
-        break;
-    case RPS_CKPT_SLOT:
-        cell = row->slots + column->slot_offset;
-        break;
-    case RPS_CKPT_USES:
-        cell = &uses;
-        break;
-    case RPS_CKPT_LAST:
-        cell = &last;
-        break;
-    }
-    return rps_ckpt_writer_add(&save->writers[i], cell,
-            rps_ckpt_column_bytes(column), save->error);
-}
-
-static rps_status
-save_row(void *context, const struct rps_row_view *row)
-{
-    struct table_save *save = context;
-    rps_status status = check_row(save, row);
-
-    for (uint32_t i = 0; i < save->count && status == RPS_OK; i++) {
-        status = add_cell(save, i, row);
-    }
-    if (status != RPS_OK) {
-        return status;
-    }
-    rps_digest_add(&save->digest,
-            rps_digest_row(row->key, row->value, save->value_bytes, row->slots,
-                    save->slot_floats * sizeof(float),
-                    (uint8_t)RPS_META_USES(row->meta),
-                    RPS_META_LAST(row->meta)));
-    save->rows++;
-    return RPS_OK;
-}
-
-static rps_status
-open_writers(struct table_save *save, const struct rps_checkpoint_id *id,
-        const char *folder, uint64_t rows)
-{
-    for (uint32_t i = 0; i < save->count; i++) {
-        const struct rps_ckpt_column *column = &save->columns[i];
-        struct rps_npy npy = {
-                .ndim = column->width == 0 ? 1 : 2,
-                .shape = {rows, column->width},
-        };
-        char *name = rps_ckpt_column_name(
-                save->spec->name, id->part, id->parts, column);
-        rps_status status;
-
-        memcpy(npy.dtype, column->dtype, sizeof(npy.dtype));
-        if (name == NULL) {
-            return rps_fail(save->error, RPS_E_NOMEM, "%s: no memory", folder);
-        }
-        status = rps_ckpt_writer_open(
-                &save->writers[i], folder, name, &npy, save->error);
-        free(name);
-        if (status != RPS_OK) {
-            return status;
-        }
-    }
-    return RPS_OK;
-}
-
-/* "admission" is there only where there are counts, so that a table without
- * them is one that the first version reads. */
-static json_t *
-table_entry(const struct table_save *save, uint64_t pushes, uint64_t admission)
-{
-    char hex[RPS_DIGEST_HEX_BYTES];
-    char text[24];
-    json_t *entry;
-
-    snprintf(text, sizeof(text), "%" PRIu64, pushes);
-    entry = json_pack("{s:o, s:I, s:s, s:s}", "spec",
-            rps_spec_to_canonical(save->spec), "rows", (json_int_t)save->rows,
-            "digest", rps_digest_hex(save->digest, hex), "pushes", text);
-    if (admission > 0 && json_object_set_new(entry, "admission",
-                                 json_integer((json_int_t)admission)) != 0) {
-        json_decref(entry);
-        return NULL;
-    }
-    return entry;
-}
-
-static rps_status
-write_rows(struct table_save *save, struct rps_table *table, uint64_t rows,
-        json_t *files)
-{
-    rps_status status = rps_table_visit(table, save_row, save);
-
-    if (status == RPS_OK && save->rows != rows) {
-        status = rps_fail(save->error, RPS_E_RETRY_LATER,
-                "table %s changed while it was saved (%" PRIu64
-                " rows, then %" PRIu64 ")",
-                save->spec->name, rows, save->rows);
-    }
-    for (uint32_t i = 0; i < save->count && status == RPS_OK; i++) {
-        status = rps_ckpt_writer_close(&save->writers[i], files, save->error);
-    }
-    return status;
-}
-
-static rps_status
-save_table(const struct rps_checkpoint_id *id, const char *folder,
-        struct rps_store *store, struct rps_table *table, json_t *part,
-        struct rps_error *error)
-{
-    struct table_save save = {.error = error};
-    struct rps_table_stats stats;
-    uint64_t admission = 0;
-    char *path = NULL;
-    rps_status status = RPS_E_NOMEM;
-
-    save.spec = rps_table_spec_of(table);
-    save.job_seed = rps_store_job_seed(store);
-    save.count = rps_ckpt_columns(save.spec, save.columns);
-    save.value_bytes = rps_ckpt_value_bytes(save.spec);
-    save.slot_floats = rps_spec_slot_floats(save.spec);
-    rps_ckpt_part_slots(id->part, id->parts, &save.slot_first, &save.slot_last);
-    rps_table_stats_of(table, &stats);
-    path = rps_format("%s/table-%s", folder, save.spec->name);
-    if (path == NULL) {
-        rps_fail(error, RPS_E_NOMEM, "%s: no memory", folder);
-        goto out;
-    }
-    status = rps_dir_make(path, error);
-    if (status == RPS_OK) {
-        status = open_writers(&save, id, folder, stats.rows);
-    }
-    if (status == RPS_OK) {
-        status = write_rows(
-                &save, table, stats.rows, json_object_get(part, "files"));
-    }
-    if (status == RPS_OK) {
-        status = rps_ckpt_admission_save(id, folder, store, table,
-                json_object_get(part, "files"), &admission, error);
-    }
-    if (status == RPS_OK) {
-        status = rps_dir_sync(path, error);
-    }
-    if (status == RPS_OK &&
-            json_object_set_new(json_object_get(part, "tables"),
-                    save.spec->name,
-                    table_entry(&save, stats.pushes, admission)) != 0) {
-        status = rps_fail(error, RPS_E_NOMEM, "%s: no memory", path);
-    }
-out:
-    for (uint32_t i = 0; i < save.count; i++) {
-        rps_ckpt_writer_discard(&save.writers[i]);
-    }
-    free(path);
-    return status;
-}
 
 static rps_status
 save_lanes(const struct rps_checkpoint_id *id, const char *folder,
@@ -263,17 +51,24 @@ save_lanes(const struct rps_checkpoint_id *id, const char *folder,
 }
 
 static json_t *
-new_part(const struct rps_checkpoint_id *id)
+new_part(const struct rps_checkpoint_id *id, bool is_delta)
 {
     uint32_t first;
     uint32_t last;
+    json_t *part;
 
     rps_ckpt_part_slots(id->part, id->parts, &first, &last);
-    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:[I, I], s:{}, s:{}}",
+    part = json_pack("{s:i, s:I, s:I, s:I, s:I, s:[I, I], s:{}, s:{}}",
             "format", (int)RPS_CKPT_FORMAT, "part", (json_int_t)id->part,
             "parts", (json_int_t)id->parts, "step", (json_int_t)id->step,
             "epoch", (json_int_t)id->epoch, "slots", (json_int_t)first,
             (json_int_t)last, "tables", "files");
+    if (is_delta &&
+            json_object_set_new(part, "kind", json_string("delta")) != 0) {
+        json_decref(part);
+        return NULL;
+    }
+    return part;
 }
 
 /* The part file, last, when all that it lists is on the disk. */
@@ -394,56 +189,83 @@ rps_checkpoint_abort(const struct rps_checkpoint_id *id)
     free(folder);
 }
 
+/* Which rows are written is settled for all tables first: rows that are not
+ * need not be kept. */
 static rps_status
-write_all(const struct rps_checkpoint_id *id, const char *folder,
-        struct rps_store *store, const struct rps_lane_record *lanes,
-        size_t lane_count, json_t *part, json_t **part_out,
-        struct rps_error *error)
+save_tables(const struct rps_ckpt_save *save)
 {
-    rps_status status = rps_dir_make(folder, error);
+    const size_t count = rps_cut_count(save->cut);
+    struct rps_ckpt_saved *saved = calloc(count + 1, sizeof(*saved));
+    rps_status status = RPS_OK;
+
+    if (saved == NULL) {
+        return rps_fail(
+                save->error, RPS_E_NOMEM, "%s: no memory", save->folder);
+    }
+    rps_cut_begin(save->cut);
+    for (size_t i = 0; i < count && status == RPS_OK; i++) {
+        status = rps_ckpt_save_begin(save, i, &saved[i]);
+    }
+    for (size_t i = 0; i < count && status == RPS_OK; i++) {
+        status = rps_ckpt_save_table(save, i, &saved[i]);
+    }
+    free(saved);
+    return status;
+}
+
+static rps_status
+write_all(struct rps_ckpt_save *save, const struct rps_lane_record *lanes,
+        size_t lane_count, json_t **part_out)
+{
+    rps_status status = rps_dir_make(save->folder, save->error);
+    struct rps_ckpt_aside aside;
+    struct rps_cut_aside hooks;
 
     if (status != RPS_OK) {
         return status;
     }
-    remove_own(id, folder, false); /* of an attempt that failed */
-    for (size_t i = 0; i < rps_store_count(store) && status == RPS_OK; i++) {
-        status = save_table(
-                id, folder, store, rps_store_at(store, i), part, error);
-    }
+    remove_own(save->id, save->folder, false); /* of an attempt that failed */
+    rps_ckpt_aside_init(&aside, save->folder, save->error);
+    hooks = rps_ckpt_aside_of(&aside);
+    save->aside = &hooks;
+    status = save_tables(save);
+    rps_ckpt_aside_finish(&aside);
     if (status == RPS_OK) {
-        status = save_lanes(id, folder, lanes, lane_count,
-                json_object_get(part, "files"), error);
+        status = save_lanes(save->id, save->folder, lanes, lane_count,
+                json_object_get(save->part, "files"), save->error);
     }
-    return status == RPS_OK ? write_part(id, folder, part, part_out, error)
+    return status == RPS_OK ? write_part(save->id, save->folder, save->part,
+                                      part_out, save->error)
                             : status;
 }
 
 rps_status
-rps_checkpoint_prepare(const struct rps_checkpoint_id *id,
-        struct rps_store *store, const struct rps_lane_record *lanes,
+rps_checkpoint_prepare(const struct rps_checkpoint_id *id, bool is_delta,
+        struct rps_cut *cut, const struct rps_lane_record *lanes,
         size_t lane_count, json_t **part_out, struct rps_error *error)
 {
     rps_status status = rps_ckpt_id_check(id, error);
+    struct rps_ckpt_save save = {
+            .id = id, .cut = cut, .is_delta = is_delta, .error = error};
     char *folder = NULL;
-    json_t *part = NULL;
 
     *part_out = NULL;
     if (status != RPS_OK) {
         return status;
     }
     folder = rps_ckpt_tmp_path(id->dir, id->step, id->epoch);
-    part = new_part(id);
-    if (folder == NULL || part == NULL) {
+    save.folder = folder;
+    save.part = new_part(id, is_delta);
+    if (folder == NULL || save.part == NULL) {
         status = rps_fail(error, RPS_E_NOMEM, "%s: no memory to save", id->dir);
         goto out;
     }
-    status = write_all(
-            id, folder, store, lanes, lane_count, part, part_out, error);
+    status = write_all(&save, lanes, lane_count, part_out);
     if (status != RPS_OK) {
         remove_own(id, folder, true); /* gives a full disk its room back */
     }
 out:
-    json_decref(part);
+    json_decref(save.part);
     free(folder);
     return status;
 }

@@ -5,13 +5,14 @@
 #include "base/text.h"
 #include "embedding/checkpoint/fields.h"
 #include "embedding/checkpoint/layout.h"
+#include "embedding/checkpoint/sum.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 /* A file that a part lists: opened, and as long as it was written. */
 static rps_status
@@ -85,37 +86,73 @@ out:
     return status;
 }
 
-static rps_status
-next_block(struct rps_ckpt_reader *reader, struct rps_error *error)
+static size_t
+block_bytes(const struct rps_ckpt_reader *reader, uint64_t i)
 {
-    uint64_t done = reader->next * RPS_CKPT_BLOCK_BYTES;
-    size_t n = RPS_CKPT_BLOCK_BYTES;
-    rps_status status;
+    const uint64_t left = reader->bytes - i * RPS_CKPT_BLOCK_BYTES;
 
-    assert(reader->at == reader->used);
-    if (done >= reader->bytes) {
-        return rps_fail(error, RPS_E_CORRUPT, "%s: ends before its last row",
-                reader->path);
+    return left < RPS_CKPT_BLOCK_BYTES ? (size_t)left : RPS_CKPT_BLOCK_BYTES;
+}
+
+/* As many as there are places: the block at hand is read to its end. */
+static rps_status
+read_ahead(struct rps_ckpt_reader *reader, struct rps_error *error)
+{
+    while (reader->ahead < reader->block_count &&
+            reader->ahead < reader->next + RPS_CKPT_IO_BLOCKS) {
+        if (rps_ckpt_io_memory(&reader->io, reader->ahead) == NULL) {
+            return rps_fail(error, RPS_E_NOMEM, "%s: no memory", reader->path);
+        }
+        rps_ckpt_io_submit(
+                &reader->io, reader->ahead, block_bytes(reader, reader->ahead));
+        reader->ahead++;
     }
-    if (reader->bytes - done < n) {
-        n = (size_t)(reader->bytes - done);
+    return RPS_OK;
+}
+
+static rps_status
+take_block(struct rps_ckpt_reader *reader, struct rps_error *error)
+{
+    const uint64_t done = reader->next * RPS_CKPT_BLOCK_BYTES;
+    const size_t n = block_bytes(reader, reader->next);
+    const int cause = rps_ckpt_io_wait(&reader->io, reader->next);
+
+    if (cause == EBADMSG) {
+        return rps_fail(error, RPS_E_CORRUPT,
+                "%s: ends within block %" PRIu64 " (of 1 MiB)", reader->path,
+                reader->next);
     }
-    status = rps_ckpt_read_all(
-            reader->fd, reader->path, reader->block, n, error);
-    if (status != RPS_OK) {
-        return status;
+    if (cause != 0) {
+        return rps_fail(
+                error, RPS_E_IO, "%s: read: %s", reader->path, strerror(cause));
     }
-    if (rps_checksum(reader->block, n) != reader->sums[reader->next]) {
+    reader->block = rps_ckpt_io_memory(&reader->io, reader->next);
+    if (rps_ckpt_io_sum(&reader->io, reader->next) !=
+            reader->sums[reader->next]) {
         return rps_fail(error, RPS_E_CORRUPT,
                 "%s: block %" PRIu64 " is damaged (bytes %" PRIu64
                 " to %" PRIu64 ", at MiB %" PRIu64 ")",
                 reader->path, reader->next, done, done + n - 1, reader->next);
     }
-    XXH3_64bits_update(reader->whole, reader->block, n);
+    rps_ckpt_sum_add(reader->whole, reader->block, n);
     reader->used = n;
     reader->at = 0;
     reader->next++;
     return RPS_OK;
+}
+
+static rps_status
+next_block(struct rps_ckpt_reader *reader, struct rps_error *error)
+{
+    rps_status status;
+
+    assert(reader->at == reader->used);
+    if (reader->next >= reader->block_count) {
+        return rps_fail(error, RPS_E_CORRUPT, "%s: ends before its last row",
+                reader->path);
+    }
+    status = read_ahead(reader, error);
+    return status == RPS_OK ? take_block(reader, error) : status;
 }
 
 static rps_status
@@ -147,10 +184,8 @@ rps_ckpt_reader_open(struct rps_ckpt_reader *reader,
     memset(reader, 0, sizeof(*reader));
     reader->fd = -1;
     reader->path = rps_format("%s/%s", folder->path, name);
-    reader->block = malloc(RPS_CKPT_BLOCK_BYTES);
     reader->whole = XXH3_createState();
-    if (reader->path == NULL || reader->block == NULL ||
-            reader->whole == NULL) {
+    if (reader->path == NULL || reader->whole == NULL) {
         status = rps_fail(error, RPS_E_NOMEM, "%s: no memory", name);
         goto fail;
     }
@@ -159,6 +194,7 @@ rps_ckpt_reader_open(struct rps_ckpt_reader *reader,
     if (status != RPS_OK) {
         goto fail;
     }
+    rps_ckpt_io_init(&reader->io, reader->fd, false);
     reader->bytes = listed.bytes;
     reader->sum = listed.sum;
     reader->block_count = listed.bytes / RPS_CKPT_BLOCK_BYTES +
@@ -166,6 +202,9 @@ rps_ckpt_reader_open(struct rps_ckpt_reader *reader,
     status = read_sums(reader, folder, files, name, error);
     if (status != RPS_OK) {
         goto fail;
+    }
+    if (reader->block_count > 1) {
+        rps_ckpt_io_begin(&reader->io);
     }
     status = read_header(reader, error);
     if (status != RPS_OK) {
@@ -244,11 +283,11 @@ rps_ckpt_reader_check(struct rps_ckpt_reader *reader, struct rps_error *error)
 void
 rps_ckpt_reader_close(struct rps_ckpt_reader *reader)
 {
+    rps_ckpt_io_finish(&reader->io); /* its threads use fd */
     if (reader->path != NULL && reader->fd >= 0) {
         close(reader->fd);
     }
     free(reader->path);
-    free(reader->block);
     free(reader->sums);
     if (reader->whole != NULL) {
         XXH3_freeState(reader->whole);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One .npy file of a checkpoint, read from start to end, a block in memory:
- * each block is checked before a byte of it is handed out.
+ * One .npy file of a checkpoint, read from start to end, some blocks ahead
+ * (io.h): each block is checked before a byte of it is handed out.
  */
 #ifndef RPS_EMBEDDING_CHECKPOINT_READER_H
 #define RPS_EMBEDDING_CHECKPOINT_READER_H
@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/npy.h"
 #include "embedding/checkpoint/folder.h"
+#include "embedding/checkpoint/io.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -18,12 +19,14 @@
 struct rps_ckpt_reader {
     char *path; /* NULL: closed */
     int fd;
-    unsigned char *block;
-    size_t used;    /* bytes in the block */
-    size_t at;      /* handed out of them */
-    uint64_t bytes; /* of the file */
-    uint64_t next;  /* block to read */
-    uint64_t *sums; /* <file>.xxh3 */
+    struct rps_ckpt_io io;
+    const unsigned char *block; /* of io; NULL: none yet */
+    size_t used;                /* bytes in the block */
+    size_t at;                  /* handed out of them */
+    uint64_t bytes;             /* of the file */
+    uint64_t next;              /* block to hand out */
+    uint64_t ahead;             /* next <= ahead: blocks asked for */
+    uint64_t *sums;             /* <file>.xxh3 */
     uint64_t block_count;
     uint64_t sum; /* of the whole file, as listed */
     void *whole;  /* XXH3_state_t */

@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "base/spec.h"
+#include "embedding/checkpoint/crew.h"
 #include "embedding/checkpoint/layout.h"
 #include "embedding/checkpoint/reader.h"
 #include "embedding/checkpoint/values.h"
@@ -23,8 +24,9 @@ struct scanner {
     uint32_t count;
     uint32_t slot_floats;
     size_t capacity; /* rows of a batch */
-    struct rps_ckpt_batch batch;
-    void *column; /* [capacity] of the widest column but rows */
+    struct rps_ckpt_crew crew;
+    struct rps_ckpt_batch *batch; /* at hand; of the crew */
+    void *column;                 /* [capacity] of the widest column but rows */
 };
 
 static rps_status
@@ -61,30 +63,20 @@ open_columns(struct scanner *s, struct rps_error *error)
 }
 
 static rps_status
-make_batch(struct scanner *s, struct rps_error *error)
+make_column(struct scanner *s, struct rps_error *error)
 {
-    struct rps_ckpt_batch *batch = &s->batch;
-    size_t slot_bytes = s->slot_floats * sizeof(float);
+    const rps_table_spec *spec = &s->scan->table->spec;
     size_t widest = s->slot_floats > 2 ? s->slot_floats : 2;
 
-    batch->value_bytes = rps_ckpt_value_bytes(&s->scan->table->spec);
-
-    s->capacity = BATCH_BYTES / (batch->value_bytes + slot_bytes);
+    s->capacity = BATCH_BYTES /
+                  (rps_ckpt_value_bytes(spec) + s->slot_floats * sizeof(float));
     s->capacity = s->capacity > BATCH_ROWS_MAX ? BATCH_ROWS_MAX : s->capacity;
     s->capacity = s->capacity == 0 ? 1 : s->capacity;
-    batch->keys = calloc(s->capacity, sizeof(*batch->keys));
-    batch->hashes = calloc(s->capacity, sizeof(*batch->hashes));
-    batch->meta = calloc(s->capacity, sizeof(*batch->meta));
-    batch->values = calloc(s->capacity, batch->value_bytes);
-    batch->slots = calloc(s->capacity * (s->slot_floats + 1), sizeof(float));
     s->column = calloc(s->capacity * widest, sizeof(float));
-    if (batch->keys == NULL || batch->hashes == NULL || batch->meta == NULL ||
-            batch->values == NULL || batch->slots == NULL ||
-            s->column == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "%s: no memory to read table %s",
-                s->scan->folder->path, s->scan->table->spec.name);
-    }
-    return RPS_OK;
+    return s->column != NULL ? RPS_OK
+                             : rps_fail(error, RPS_E_NOMEM,
+                                       "%s: no memory to read table %s",
+                                       s->scan->folder->path, spec->name);
 }
 
 /* One column's next n entries into where the batch has them. */
@@ -92,7 +84,7 @@ static rps_status
 read_column(struct scanner *s, uint32_t i, size_t n, struct rps_error *error)
 {
     const struct rps_ckpt_column *column = &s->columns[i];
-    struct rps_ckpt_batch *batch = &s->batch;
+    struct rps_ckpt_batch *batch = s->batch;
     size_t bytes = n * rps_ckpt_column_bytes(column);
     const uint32_t *last = s->column;
     const uint8_t *uses = s->column;
@@ -129,7 +121,7 @@ static rps_status
 hash_keys(struct scanner *s, struct rps_error *error)
 {
     const struct rps_ckpt_part *part = s->scan->part;
-    struct rps_ckpt_batch *batch = &s->batch;
+    struct rps_ckpt_batch *batch = s->batch;
 
     for (size_t i = 0; i < batch->n; i++) {
         uint32_t slot;
@@ -148,30 +140,59 @@ hash_keys(struct scanner *s, struct rps_error *error)
 }
 
 static rps_status
-scan_rows(struct scanner *s, struct rps_error *error)
+fill_batch(struct scanner *s, size_t n, struct rps_error *error)
+{
+    rps_status status = RPS_OK;
+
+    s->batch->n = n;
+    s->batch->file_bytes = 0;
+    memset(s->batch->meta, 0, n * sizeof(*s->batch->meta));
+    for (uint32_t i = 0; i < s->count && status == RPS_OK; i++) {
+        status = read_column(s, i, n, error);
+    }
+    return status == RPS_OK ? hash_keys(s, error) : status;
+}
+
+static rps_status
+read_rows(struct scanner *s, struct rps_error *error)
 {
     uint64_t left = s->scan->table->rows;
     rps_status status = RPS_OK;
 
     while (left > 0 && status == RPS_OK) {
-        struct rps_ckpt_batch *batch = &s->batch;
+        const size_t n = left < s->capacity ? (size_t)left : s->capacity;
 
-        batch->n = left < s->capacity ? (size_t)left : s->capacity;
-        batch->file_bytes = 0;
-        left -= batch->n;
-        memset(batch->meta, 0, batch->n * sizeof(*batch->meta));
-        for (uint32_t i = 0; i < s->count && status == RPS_OK; i++) {
-            status = read_column(s, i, batch->n, error);
+        s->batch = rps_ckpt_crew_take(&s->crew);
+        if (s->batch == NULL) {
+            return RPS_OK; /* the crew says why */
         }
+        left -= n;
+        status = fill_batch(s, n, error);
         if (status == RPS_OK) {
-            status = hash_keys(s, error);
-        }
-        if (status == RPS_OK) {
-            status = s->scan->batch(s->scan->context, batch, error);
+            rps_ckpt_crew_give(&s->crew);
         }
     }
     for (uint32_t i = 0; i < s->count && status == RPS_OK; i++) {
         status = rps_ckpt_reader_check(&s->readers[i], error);
+    }
+    return status;
+}
+
+/* What the reader found is told before what the crew did with it. */
+static rps_status
+scan_rows(struct scanner *s, struct rps_error *error)
+{
+    struct rps_error cause = {""};
+    rps_status status =
+            rps_ckpt_crew_start(&s->crew, s->scan, s->capacity, error);
+    rps_status done;
+
+    if (status == RPS_OK) {
+        status = read_rows(s, error);
+    }
+    done = rps_ckpt_crew_end(&s->crew, &cause);
+    if (status == RPS_OK && done != RPS_OK) {
+        status = rps_fail(error, done, "%s", cause.text);
     }
     return status;
 }
@@ -189,7 +210,7 @@ rps_ckpt_scan_table(const struct rps_ckpt_scan *scan, struct rps_error *error)
     assert(s.columns[0].kind == RPS_CKPT_KEYS);
     status = open_columns(&s, error);
     if (status == RPS_OK) {
-        status = make_batch(&s, error);
+        status = make_column(&s, error);
     }
     if (status == RPS_OK) {
         status = scan_rows(&s, error);
@@ -197,11 +218,6 @@ rps_ckpt_scan_table(const struct rps_ckpt_scan *scan, struct rps_error *error)
     for (uint32_t i = 0; i < s.count; i++) {
         rps_ckpt_reader_close(&s.readers[i]);
     }
-    free(s.batch.keys);
-    free(s.batch.hashes);
-    free(s.batch.meta);
-    free(s.batch.values);
-    free(s.batch.slots);
     free(s.column);
     return status;
 }

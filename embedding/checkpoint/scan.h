@@ -29,11 +29,15 @@ struct rps_ckpt_scan {
     rps_status (*batch)(void *context, struct rps_ckpt_batch *batch,
             struct rps_error *error);
     void *context;
+    /** Threads that call it, side by side and in no order; 0: the one that
+     * scans calls it, in the order of the rows. */
+    uint32_t workers;
 };
 
 /**
  * Read every file of the table's part side by side, check shapes, types,
- * checksums, and that each key belongs to the part's slots. Errors: CORRUPT,
+ * checksums, and that each key belongs to the part's slots. What has failed
+ * at its end may have given the callback rows before. Errors: CORRUPT,
  * IO, NOMEM, or the callback's.
  */
 rps_status rps_ckpt_scan_table(

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "embedding/checkpoint/layout.h"
+#include "embedding/checkpoint/sum.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
         "files are little-endian and are written as memory has them");
@@ -38,23 +38,118 @@ keep_sum(struct rps_ckpt_writer *writer, uint64_t sum, struct rps_error *error)
 }
 
 static rps_status
-flush_block(struct rps_ckpt_writer *writer, struct rps_error *error)
+fail_io(const struct rps_ckpt_writer *writer, const char *what, int cause,
+        struct rps_error *error)
 {
-    rps_status status;
+    return rps_fail(
+            error, RPS_E_IO, "%s: %s: %s", writer->path, what, strerror(cause));
+}
 
-    if (writer->used == 0) {
-        return RPS_OK;
+/* Block i is written. */
+static rps_status
+await_block(struct rps_ckpt_writer *writer, uint64_t i, struct rps_error *error)
+{
+    const int cause = rps_ckpt_io_wait(&writer->io, i);
+
+    assert(writer->sum_count == i);
+    return cause == 0 ? keep_sum(writer, rps_ckpt_io_sum(&writer->io, i), error)
+                      : fail_io(writer, "write", cause, error);
+}
+
+/* Memory of the next block: when the one that had its place is written. */
+static rps_status
+take_block(struct rps_ckpt_writer *writer, struct rps_error *error)
+{
+    rps_status status = RPS_OK;
+
+    if (writer->next >= RPS_CKPT_IO_BLOCKS) {
+        status = await_block(writer, writer->next - RPS_CKPT_IO_BLOCKS, error);
     }
-    status = keep_sum(writer, rps_checksum(writer->block, writer->used), error);
     if (status != RPS_OK) {
         return status;
     }
-    XXH3_64bits_update(writer->whole, writer->block, writer->used);
+    writer->block = rps_ckpt_io_memory(&writer->io, writer->next);
+    return writer->block != NULL
+                   ? RPS_OK
+                   : rps_fail(error, RPS_E_NOMEM, "%s: no memory to write it",
+                             writer->path);
+}
+
+/* A file system without it is no error: room is taken as it is needed. */
+static rps_status
+take_room(const struct rps_ckpt_writer *writer, struct rps_error *error)
+{
+    const bool refused =
+            fallocate(writer->fd, 0, 0, (off_t)writer->wanted) != 0 &&
+            (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
+
+    return refused ? fail_io(writer, "no room for it", errno, error) : RPS_OK;
+}
+
+/* A whole block. The first one is where a file gets long. */
+static rps_status
+send_block(struct rps_ckpt_writer *writer, struct rps_error *error)
+{
+    rps_status status = RPS_OK;
+
+    rps_ckpt_sum_add(writer->whole, writer->block, writer->used);
+    if (writer->next == 0) {
+        status = take_room(writer, error);
+        rps_ckpt_io_begin(&writer->io);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    rps_ckpt_io_submit(&writer->io, writer->next, writer->used);
+    writer->next++;
+    writer->bytes += writer->used;
+    writer->used = 0;
+    return take_block(writer, error);
+}
+
+/* What is left is no whole block, which O_DIRECT would want. */
+static rps_status
+send_rest(struct rps_ckpt_writer *writer, struct rps_error *error)
+{
+    rps_status status = RPS_OK;
+
+    while (writer->sum_count < writer->next && status == RPS_OK) {
+        status = await_block(writer, writer->sum_count, error);
+    }
+    if (status != RPS_OK || writer->used == 0) {
+        return status;
+    }
+    rps_ckpt_sum_add(writer->whole, writer->block, writer->used);
+    status = keep_sum(writer, rps_ckpt_sum(writer->block, writer->used), error);
+    if (status != RPS_OK) {
+        return status;
+    }
+    rps_ckpt_io_end_direct(&writer->io);
+    if (lseek(writer->fd, (off_t)writer->bytes, SEEK_SET) < 0) {
+        return fail_io(writer, "lseek", errno, error);
+    }
     status = rps_fd_write_all(
             writer->fd, writer->block, writer->used, writer->path, error);
     writer->bytes += writer->used;
     writer->used = 0;
     return status;
+}
+
+/* On the disk, as long as it is, and not in the page cache. */
+static rps_status
+settle(struct rps_ckpt_writer *writer, struct rps_error *error)
+{
+    if (writer->bytes < writer->wanted &&
+            ftruncate(writer->fd, (off_t)writer->bytes) != 0) {
+        return fail_io(writer, "ftruncate", errno, error);
+    }
+    if (fsync(writer->fd) != 0) {
+        return fail_io(writer, "fsync", errno, error);
+    }
+    if (writer->next > 0) {
+        (void)posix_fadvise(writer->fd, 0, 0, POSIX_FADV_DONTNEED);
+    }
+    return RPS_OK;
 }
 
 rps_status
@@ -72,7 +167,7 @@ rps_ckpt_writer_add(struct rps_ckpt_writer *writer, const void *bytes, size_t n,
         from += part;
         n -= part;
         if (writer->used == RPS_CKPT_BLOCK_BYTES) {
-            rps_status status = flush_block(writer, error);
+            rps_status status = send_block(writer, error);
 
             if (status != RPS_OK) {
                 return status;
@@ -80,6 +175,18 @@ rps_ckpt_writer_add(struct rps_ckpt_writer *writer, const void *bytes, size_t n,
         }
     }
     return RPS_OK;
+}
+
+/* The item's size is the digits of "<f4". */
+static uint64_t
+file_bytes(const struct rps_npy *npy)
+{
+    uint64_t bytes = strtoul(npy->dtype + 2, NULL, 10);
+
+    for (uint32_t i = 0; i < npy->ndim; i++) {
+        bytes *= npy->shape[i];
+    }
+    return bytes + RPS_NPY_HEADER_BYTES;
 }
 
 rps_status
@@ -93,10 +200,8 @@ rps_ckpt_writer_open(struct rps_ckpt_writer *writer, const char *folder,
     writer->fd = -1;
     writer->path = rps_format("%s/%s", folder, name);
     writer->name = strdup(name);
-    writer->block = malloc(RPS_CKPT_BLOCK_BYTES);
     writer->whole = XXH3_createState();
-    if (writer->path == NULL || writer->name == NULL || writer->block == NULL ||
-            writer->whole == NULL) {
+    if (writer->path == NULL || writer->name == NULL || writer->whole == NULL) {
         status =
                 rps_fail(error, RPS_E_NOMEM, "%s: no memory to write it", name);
         goto fail;
@@ -109,8 +214,13 @@ rps_ckpt_writer_open(struct rps_ckpt_writer *writer, const char *folder,
                 writer->path, strerror(errno));
         goto fail;
     }
+    rps_ckpt_io_init(&writer->io, writer->fd, true);
+    writer->wanted = file_bytes(npy);
     rps_npy_header(npy, header);
-    status = rps_ckpt_writer_add(writer, header, sizeof(header), error);
+    status = take_block(writer, error);
+    if (status == RPS_OK) {
+        status = rps_ckpt_writer_add(writer, header, sizeof(header), error);
+    }
     if (status != RPS_OK) {
         goto fail;
     }
@@ -165,12 +275,11 @@ rps_status
 rps_ckpt_writer_close(
         struct rps_ckpt_writer *writer, json_t *files, struct rps_error *error)
 {
-    rps_status status = flush_block(writer, error);
+    rps_status status = send_rest(writer, error);
 
     assert(writer->path != NULL);
-    if (status == RPS_OK && fsync(writer->fd) != 0) {
-        status = rps_fail(error, RPS_E_IO, "%s: fsync: %s", writer->path,
-                strerror(errno));
+    if (status == RPS_OK) {
+        status = settle(writer, error);
     }
     if (status == RPS_OK) {
         status = write_sums(writer, files, error);
@@ -186,12 +295,12 @@ rps_ckpt_writer_close(
 void
 rps_ckpt_writer_discard(struct rps_ckpt_writer *writer)
 {
+    rps_ckpt_io_finish(&writer->io); /* its threads use fd */
     if (writer->path != NULL && writer->fd >= 0) {
         close(writer->fd);
     }
     free(writer->path);
     free(writer->name);
-    free(writer->block);
     free(writer->sums);
     if (writer->whole != NULL) {
         XXH3_freeState(writer->whole);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One .npy file on its way to the disk: one block of memory, a checksum a
- * block (<file>.xxh3) and one of the whole.
+ * One .npy file on its way to the disk: a few blocks of memory (io.h), a
+ * checksum a block (<file>.xxh3) and one of the whole, taken while the block
+ * is in the cache. Room for the whole array is taken at once, so that a full
+ * disk is told before it is written.
  */
 #ifndef RPS_EMBEDDING_CHECKPOINT_WRITER_H
 #define RPS_EMBEDDING_CHECKPOINT_WRITER_H
 
 #include "base/error.h"
 #include "base/npy.h"
+#include "embedding/checkpoint/io.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -18,11 +21,14 @@ struct rps_ckpt_writer {
     char *path; /* NULL: closed */
     char *name; /* below the checkpoint folder */
     int fd;
-    unsigned char *block;
+    struct rps_ckpt_io io;
+    unsigned char *block; /* being filled; of io */
     size_t used;
-    uint64_t bytes; /* flushed so far */
+    uint64_t next;   /* its number */
+    uint64_t bytes;  /* handed on so far */
+    uint64_t wanted; /* of the file, as the header says it */
     uint64_t *sums;
-    size_t sum_count;
+    size_t sum_count; /* blocks that are written */
     size_t sum_capacity;
     void *whole; /* XXH3_state_t */
 };

@@ -17,6 +17,8 @@ import wire
 pytestmark = pytest.mark.skipif(
     not programs.RECPS.is_file(), reason=f"{programs.RECPS} is not built")
 
+TRAIN = programs.BUILD / "client/worker/recps-train"
+
 # Says who it is, and as the chief ends the servers as recps-train does.
 MEMBER = r"""
 import json, os, sys, time
@@ -205,11 +207,22 @@ SECOND_OF_TWO = 'case $TF_CONFIG in *\'"type":"worker","index":1\'*) '
 
 @pytest.mark.parametrize("chief, rank", [([], 1), (["--chief"], 2)])
 def test_with_leave_a_lost_worker_stops_nobody(chief, rank):
+    train = f"{TRAIN} --data synthetic:rows=600,keys=300 --batch-size 20"
     run = launch("--ps", 1, "--workers", 2, *chief, "--on-lost", "leave", "--",
-                 "sh", "-c", SECOND_OF_TWO + "kill -9 $$;; esac; sleep 1")
+                 "sh", "-c", SECOND_OF_TWO + f"{train} --steps 2; kill -9 $$;; "
+                 f"esac; {train}")
     assert run.returncode == 0, run.stderr
     assert (f"worker:1 was ended by signal 9 (Killed); the others go on "
             f"without rank {rank}" in run.stderr)
+
+
+def test_with_leave_no_job_begins_without_a_worker():
+    run = launch("--ps", 1, "--workers", 2, "--on-lost", "leave", "--", "sh",
+                 "-c", SECOND_OF_TWO + "exit 9;; esac; "
+                 f"{TRAIN} --data synthetic:rows=600,keys=300 --batch-size 20")
+    assert run.returncode == 9
+    assert ("worker:1 ended with code 9; the job does not begin without rank "
+            "1; stopping all" in run.stderr)
 
 
 def test_with_leave_a_lost_chief_stops_all():

@@ -98,6 +98,50 @@ def test_leave_equals_a_run_without_the_later_batches(tmp_path):
             trainer.digest(trainer.checkpoint(again, steps)))
 
 
+def test_with_leave_a_silent_chief_ends_the_launch():
+    process = subprocess.Popen(
+        [str(word) for word in (
+            programs.RECPS, "launch", "--ps", 1, "--workers", 2,
+            "--step-timeout", 1, "--on-lost", "leave", "--", trainer.TRAIN,
+            *ENDLESS)], env=programs.environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
+    try:
+        wait_for_step(process, 10)
+        os.kill(children(process, "recps-train")[0], signal.SIGSTOP)
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 69, rest
+        assert re.search(r"worker:1 ended with code 69; the job has stopped "
+                         r"\(step \d+ waits since .* for rank 0, .*\); "
+                         "stopping all", rest), rest
+    finally:
+        end(process)
+
+
+UNLIKE = {
+    "data": (["--data", "synthetic:rows=6000,keys=300,seed=4"], "--data"),
+    "rows": (["--data", "synthetic:rows=6001,keys=300,seed=3"], "--data"),
+    "batch": (["--batch-size", 10], "--batch-size"),
+    "shuffle": (["--shuffle", 100], "--shuffle"),
+    "model": (["--top-mlp", "8,1"], "model"),
+    "rate": (["--sparse-lr", 0.5], "learning rate"),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_a_replica_that_trains_something_else_is_refused(recpsd, case):
+    flags, field = UNLIKE[case]
+    chief = start_worker(recpsd, 0, *ENDLESS)
+    other = start_worker(recpsd, 1, *ENDLESS, *flags)
+    try:
+        for process in (chief, other):
+            rest, _ = process.communicate(timeout=60)
+            assert process.returncode == 65, rest
+            assert re.search(rf"rank 1 \(.*\) has another {field} than the "
+                             "chief: .*, not .*; give all replicas", rest), rest
+    finally:
+        end(chief, other)
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_stop_names_the_killed_rank_and_ends_the_others(recpsd, mode):
     flags = [*ENDLESS, "--mode", mode, "--step-timeout", 1]

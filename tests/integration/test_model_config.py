@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of several tables from --model-config, against model_oracle.py."""
 import json
+import subprocess
 
 import numpy
 import pytest
@@ -243,3 +244,59 @@ def test_each_table_starts_from_weights_of_its_own(tmp_path):
     (start / "left.keys.tsv").write_text("0\t1\t7\n")
     done = trainer.train(*flags, code=65)
     assert "field 1 does not go to table left" in done.stderr
+
+
+SMALL = ["--data", "synthetic:rows=400,keys=50", "--batch-size", 20]
+
+
+def described(**table):
+    return json.dumps({
+        "model": "dlrm", "bottom_mlp": [8], "top_mlp": [1],
+        "dense": {"optimizer": "momentum", "nesterov": True},
+        "tables": [{"name": "t", "dimension": 8, "optimizer": "sgd",
+                    "device_vocabulary_size": 50, **table}]})
+
+
+def losses_of(tmp_path, text):
+    model, log = tmp_path / "model.json", tmp_path / "log"
+    model.write_text(text)
+    trainer.train(*SMALL, "--model-config", model, "--json-log", log)
+    return trainer.log_of(log)[0]
+
+
+@pytest.mark.parametrize("given, kind, low, high", [
+    ({}, "truncated_normal", 0, (1 / 50) ** 0.5 / 0.87962566103423978),
+    ({"initializer_mode": "fan_out", "initializer_distribution": "normal",
+      "initializer_scale": 0.5}, "normal", 0, (0.5 / 8) ** 0.5),
+    ({"initializer_mode": "fan_avg", "initializer_distribution": "uniform"},
+     "uniform", -((3 / 29) ** 0.5), (3 / 29) ** 0.5)])
+def test_variance_scaling_is_the_numbers_that_it_comes_to(
+        tmp_path, given, kind, low, high):
+    got = losses_of(tmp_path, described(initializer="variance_scaling", **given))
+    assert got == losses_of(tmp_path, described(
+        initializer=kind, initializer_low=low, initializer_high=high))
+    assert got != losses_of(tmp_path, described())
+
+
+def test_switches_may_be_true_and_false(tmp_path):
+    def rounded(value):
+        return losses_of(tmp_path, described(
+            value_dtype="bfloat16", stochastic_rounding=value))
+    assert rounded(True) == rounded(1) != rounded(False) == rounded(0)
+
+
+def test_the_file_may_be_a_pipe():
+    done = subprocess.run(
+        [str(word) for word in (trainer.TRAIN, *SMALL, "--model-config",
+                                "/dev/stdin")],
+        input=described(), env=programs.environment(), capture_output=True,
+        text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_table_named_as_a_variable_is_refused_with_its_place(tmp_path):
+    model = tmp_path / "model.json"
+    model.write_text(described(name="bot.0.weight"))
+    done = trainer.train(*SMALL, "--model-config", model, code=64)
+    assert (f"{model}: tables[0] (bot.0.weight) has the name of a dense "
+            "variable" in done.stderr)

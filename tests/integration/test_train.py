@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -253,6 +254,44 @@ def test_evaluator_prints_every_checkpoint_that_it_meets(tmp_path):
     last = [line for line in out.splitlines() if "evaluator: step" in line][-1]
     assert "step 32 " in last  # 5000 rows, 3 replicas of 100, 2 epochs
     assert f"{trainer.auc_of(done):.6f}" == f"{trainer.auc_of(last):.6f}"
+
+
+def start_evaluator(port, folder, *flags):
+    config = {"cluster": {"ps": [f"127.0.0.1:{port}"],
+                          "worker": ["127.0.0.1:1"],
+                          "evaluator": ["127.0.0.1:2"]},
+              "task": {"type": "evaluator", "index": 0}}
+    return subprocess.Popen(
+        [str(word) for word in (trainer.TRAIN, *BASE, "--checkpoint-dir",
+                                folder, *flags)],
+        env=programs.environment(TF_CONFIG=json.dumps(config)),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_evaluator_takes_each_checkpoint_in_order(tmp_path):
+    folder = tmp_path / "ck"
+    with programs.Recpsd("--checkpoint-dir", folder) as server:
+        evaluator = start_evaluator(server.port, folder)
+        line = evaluator.stdout.readline()
+        assert f"evaluator: waiting for the job's checkpoints in {folder}" in line
+        chief = start_worker(server, 0, *BASE, "--steps", 20, "--save-steps", 2,
+                             "--keep", 20, workers=1)
+        assert chief.wait(60) == 0
+        out, _ = evaluator.communicate(timeout=60)
+        assert evaluator.returncode == 0, out
+        assert re.findall(r"evaluator: step (\d+) auc", out) == [
+            str(step) for step in range(2, 21, 2)]
+
+
+def test_evaluator_after_the_job_evaluates_the_newest(tmp_path):
+    folder = tmp_path / "ck"
+    trainer.train(*BASE, "--steps", 20, "--save-steps", 10,
+                  "--checkpoint-dir", folder)
+    evaluator = start_evaluator(9, folder, "--connect-timeout", 0.2)
+    out, _ = evaluator.communicate(timeout=60)
+    assert re.findall(r"evaluator: step (\d+) auc", out) == ["20"], out
+    assert "waiting for the job's checkpoints" in out
+    assert evaluator.returncode == 69 and "connecting to PS 0" in out
 
 
 REFUSED = {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps-train: what it writes beside the report, and what it says."""
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -198,9 +199,12 @@ def test_a_broken_model_shows_a_loss_that_is_not_finite(tmp_path, workers):
     log = tmp_path / "log.json"
     out = trainer.launch("--data", SYNTHETIC, "--batch-size", 100, "--steps",
                          5, "--sparse-init", "constant:1e30", "--json-log",
-                         log, workers=workers).stdout
+                         log, workers=workers, code=70)
+    assert "training has failed: the loss of the last step, 5, is" in out.stderr
+    out = out.stdout
     assert out.count("loss of step 1 is not finite") == workers
     assert out.count("is not finite: ") == workers
+    assert re.search(r"final_loss -?nan \(training has failed\)", out)
     losses, done = trainer.log_of(log)
     assert losses == {step: None for step in range(1, 6)}
     assert done["final_loss"] is None

@@ -61,6 +61,31 @@ START_TEST(file_that_exists_is_kept_unless_replaced)
 }
 END_TEST
 
+START_TEST(a_pipe_is_read_to_its_end_within_the_limit)
+{
+    struct rps_error error;
+    char path[32];
+    char *bytes = NULL;
+    size_t length = 0;
+    int ends[2];
+
+    for (size_t limit = 4; limit <= 5; limit++) {
+        ck_assert_int_eq(pipe(ends), 0);
+        ck_assert_int_eq(write(ends[1], "12345", 5), 5);
+        close(ends[1]);
+        (void)snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
+        ck_assert_int_eq(rps_file_read(path, limit, &bytes, &length, &error),
+                RPS_E_INVAL);
+        ck_assert_int_eq(rps_pipe_read(path, limit, &bytes, &length, &error),
+                limit < 5 ? RPS_E_LIMIT : RPS_OK);
+        close(ends[0]);
+    }
+    ck_assert_uint_eq(length, 5);
+    ck_assert_str_eq(bytes, "12345");
+    free(bytes);
+}
+END_TEST
+
 START_TEST(file_that_is_missing_or_too_large_names_itself)
 {
     struct rps_error error;
@@ -157,6 +182,7 @@ main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, file_comes_back_as_it_was_written);
     tcase_add_test(tc, file_that_exists_is_kept_unless_replaced);
+    tcase_add_test(tc, a_pipe_is_read_to_its_end_within_the_limit);
     tcase_add_test(tc, file_that_is_missing_or_too_large_names_itself);
     tcase_add_test(
             tc, folders_are_made_with_their_parents_and_removed_with_files);

@@ -462,7 +462,8 @@ START_TEST(a_row_is_cold_only_after_more_than_max_cold_steps)
 }
 END_TEST
 
-#define BESIDE_BUDGET ((uint64_t)128 << 10) /* the table itself, hot keys */
+/* the table itself, hot keys, three bits a row */
+#define BESIDE_BUDGET ((uint64_t)256 << 10)
 
 /* HugeCTR 412 and others: what a table takes is not bounded by anything but
  * the out-of-memory killer. */

@@ -20,6 +20,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "embedding/checkpoint/checkpoint.h"
+#include "tests/unit/embedding/checkpoint/prepare.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,7 +152,7 @@ prepare(const struct rps_checkpoint_id *id, struct rps_error *error)
     }
     status = fill(store, id, error);
     if (status == RPS_OK) {
-        status = rps_checkpoint_prepare(id, store, lanes, 2, &answer, error);
+        status = prepare_store(id, store, lanes, 2, &answer, error);
     }
     if (status == RPS_OK) {
         json_dumpf(answer, stdout, JSON_SORT_KEYS);

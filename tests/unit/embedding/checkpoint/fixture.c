@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/spec.h"
 #include "base/text.h"
+#include "tests/unit/embedding/checkpoint/prepare.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -482,8 +483,8 @@ prepare_part(const struct job *job, uint64_t step, uint32_t part)
     struct rps_checkpoint_id id = job_id(job, step, part);
     struct rps_error error = {""};
     json_t *answer = NULL;
-    rps_status status = rps_checkpoint_prepare(
-            &id, job->stores[part], lanes, 2, &answer, &error);
+    rps_status status =
+            prepare_store(&id, job->stores[part], lanes, 2, &answer, &error);
 
     ck_assert_msg(status == RPS_OK, "%s", error.text);
     return answer;

@@ -2,6 +2,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "tests/unit/embedding/checkpoint/fixture.h"
+#include "tests/unit/embedding/checkpoint/prepare.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -175,8 +176,8 @@ START_TEST(a_row_of_another_ps_is_not_saved)
     job_fill(&job);
     id = job_id(&job, 1, 0);
     id.parts = 2;
-    ck_assert_int_eq(rps_checkpoint_prepare(
-                             &id, job.stores[0], NULL, 0, &answer, &error),
+    ck_assert_int_eq(
+            prepare_store(&id, job.stores[0], NULL, 0, &answer, &error),
             RPS_E_WRONG_ROUTE);
     ck_assert_ptr_nonnull(strstr(error.text, "emb"));
     ck_assert_ptr_null(answer);

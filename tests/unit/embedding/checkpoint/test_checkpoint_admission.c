@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "tests/unit/embedding/checkpoint/fixture.h"
 #include "tests/unit/embedding/checkpoint/forge.h"
+#include "tests/unit/embedding/checkpoint/prepare.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -150,8 +151,8 @@ START_TEST(a_count_of_another_ps_is_not_saved)
                     rps_store_find(writer.stores[0], rps_table_id("counted")),
                     1, &entry, NULL),
             RPS_OK);
-    ck_assert_int_eq(rps_checkpoint_prepare(
-                             &id, writer.stores[0], NULL, 0, &answer, &error),
+    ck_assert_int_eq(
+            prepare_store(&id, writer.stores[0], NULL, 0, &answer, &error),
             RPS_E_WRONG_ROUTE);
     ck_assert_ptr_nonnull(strstr(error.text, "counted"));
     ck_assert_ptr_null(answer);

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "tests/unit/embedding/checkpoint/fixture.h"
+#include "tests/unit/embedding/checkpoint/prepare.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -340,8 +341,8 @@ START_TEST(a_full_disk_is_an_io_error_with_the_path)
     job_fill(&job);
     signal(SIGXFSZ, SIG_IGN);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    ck_assert_int_eq(rps_checkpoint_prepare(
-                             &id, job.stores[0], NULL, 0, &answer, &error),
+    ck_assert_int_eq(
+            prepare_store(&id, job.stores[0], NULL, 0, &answer, &error),
             RPS_E_IO);
     ck_assert_ptr_nonnull(strstr(error.text, folder));
     ck_assert_ptr_nonnull(strstr(error.text, ".npy"));
@@ -369,8 +370,8 @@ START_TEST(a_folder_that_cannot_be_made_is_an_io_error_with_the_path)
         struct rps_checkpoint_id id = job_id(&job, 8, 0);
         json_t *answer = NULL;
 
-        ck_assert_int_eq(rps_checkpoint_prepare(
-                                 &id, job.stores[0], NULL, 0, &answer, &error),
+        ck_assert_int_eq(
+                prepare_store(&id, job.stores[0], NULL, 0, &answer, &error),
                 RPS_E_IO);
         ck_assert_ptr_nonnull(strstr(error.text, "file"));
     }

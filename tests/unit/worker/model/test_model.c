@@ -464,7 +464,7 @@ START_TEST(a_table_may_not_be_named_as_a_variable)
     struct rps_error error;
 
     ck_assert_int_eq(rps_dlrm_create(&model, &shape, &error), RPS_E_INVAL);
-    ck_assert_ptr_nonnull(strstr(error.text, "table top.0.bias"));
+    ck_assert_ptr_nonnull(strstr(error.text, "(top.0.bias)"));
     ck_assert_ptr_null(model);
 }
 END_TEST

@@ -52,6 +52,8 @@ struct refusal {
     const char *text, *words;
 };
 
+#define SCALING ", \"initializer\": \"variance_scaling\", "
+
 static const struct refusal refusals[] = {
         {"{", ":1:1: not JSON"},
         {"{\"model\": \"dlrm\", \"model\": \"dlrm\"}", "not JSON: duplicate"},
@@ -120,6 +122,17 @@ static const struct refusal refusals[] = {
                  "") ", {\"name\": \"u\","
                      " \"dimension\": 1, \"optimizer\": \"sgd\"}]}",
                 "tables[1] (u): tables[0] has no \"fields\" either"},
+        {HEAD "\"tables\": [" TABLE(", \"value_dtype\": \"float8\"") "]}",
+                "must be one of float32, float16, bfloat16"},
+        {HEAD "\"tables\": [" TABLE(", \"initializer_scale\": 2") "]}",
+                "tables[0] (t): initializer_scale goes with"},
+        {HEAD "\"tables\": [" TABLE(SCALING "\"initializer_high\": 2") "]}",
+                "tables[0] (t): initializer_high does not go with"},
+        {HEAD "\"tables\": [" TABLE(SCALING "\"initializer_scale\": 0") "]}",
+                "initializer_scale must be a number from 1e-30"},
+        {HEAD "\"tables\": [" TABLE(
+                 SCALING "\"initializer_mode\": \"fan\"") "]}",
+                "initializer_mode must be one of fan_in, fan_out, fan_avg"},
         {HEAD "\"tables\": [" TABLE("") "], \"unused_fields\": 3}",
                 "unused_fields must be a list of fields"},
 };
@@ -209,11 +222,11 @@ END_TEST
 
 static const struct refusal misfits[] = {
         {"\"tables\": [" TABLE(", \"fields\": [\"0-3\"]") "]",
-                "t: field 3 is not one of the data's 3"},
+                "tables[0] (t): field 3 is not one of the data's 3"},
         {"\"tables\": [" TABLE("") "], \"unused_fields\": [7]",
                 "unused_fields: field 7 is not one of"},
         {"\"tables\": [" TABLE(", \"fields\": [0, [1, 0], 2]") "]",
-                "t: field 0 is named twice"},
+                "tables[0] (t): field 0 is named twice"},
         {"\"tables\": [" TABLE(
                  ", \"fields\": [\"0-2\"]") "],"
                                             " \"unused_fields\": [2]",
@@ -221,7 +234,7 @@ static const struct refusal misfits[] = {
         {"\"tables\": [" TABLE(", \"fields\": [0, 2]") "]",
                 "field 1 of the data goes to no table"},
         {"\"tables\": [" TABLE("") "], \"unused_fields\": [\"0-2\"]",
-                "table t: no field of the data is left for it"},
+                "tables[0] (t): no field of the data is left for it"},
 };
 
 START_TEST(a_file_that_does_not_fit_the_data_is_refused)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""recps-bench checkpoint: what it prints, what it refuses. Speeds are not
+tested."""
+import functools
+
+import pytest
+
+import benches
+from benches import assert_positive
+
+SMALL = ["--rows", "3000", "--rounds", "2", "--seconds", "0.05"]
+FIGURES = [
+    "save_bytes", "save_seconds", "save_bytes_per_second",
+    "disk_write_bytes_per_second", "save_ratio", "restore_seconds",
+    "restore_bytes_per_second", "disk_read_bytes_per_second", "restore_ratio",
+    "cached_read_bytes_per_second", "verify_seconds",
+    "verify_bytes_per_second"]
+
+pytestmark = benches.is_built
+
+checkpoint = functools.partial(benches.bench, "checkpoint")
+figures = functools.partial(benches.figures, "checkpoint")
+
+
+@pytest.fixture(name="disk")
+def fixture_disk(tmp_path):
+    """A folder; the test is skipped where it has no O_DIRECT."""
+    result = checkpoint("--rows", 1, "--rounds", 1, "--seconds", 0, "--dir",
+                        tmp_path)
+    if "no O_DIRECT" in result.stderr:
+        pytest.skip("no O_DIRECT below the tests' folder")
+    return tmp_path
+
+
+def test_json_is_one_object_with_every_figure(disk):
+    result = figures(*SMALL, "--dim", 8, "--optimizer", "adam", "--dir", disk)
+    assert_positive(result, FIGURES)
+    assert (result["rows"], result["dim"]) == (3000, 8)
+    assert (result["optimizer"], result["value_type"]) == ("adam", "f32")
+    # key, row, two slots, uses, last: the files, their headers and checksums
+    assert 0 <= result["save_bytes"] - 3000 * (8 + 3 * 32 + 1 + 4) < 4096
+    assert result["checked_restores"] >= 2
+    assert result["extra_rss_bytes"] >= 0
+    for name in ("cpu", "isa", "huge_pages", "version"):
+        assert isinstance(result[name], str) and result[name], name
+    assert not list(disk.iterdir())
+
+
+@pytest.mark.parametrize("flags", (
+    ["--value-type", "f16", "--optimizer", "sgd"],
+    ["--rows", "1"],
+    ["--seconds", "0"]))
+def test_other_tables(disk, flags):
+    assert_positive(figures(*SMALL, "--dir", disk, *flags), FIGURES)
+
+
+def test_people_get_lines(disk):
+    result = checkpoint(*SMALL, "--dir", disk)
+    assert result.returncode == 0, result.stderr
+    assert "save / disk" in result.stdout
+
+
+@pytest.mark.parametrize("flags, words", (
+    (["--rows", "0"], "--rows"), (["--dim", "9000"], "--dim"),
+    (["--optimizer", "x"], "--optimizer"), (["--rounds", "100"], "--rounds"),
+    (["--seconds", "-1"], "--seconds"), (["more"], "argument")))
+def test_bad_usage_is_64(flags, words):
+    result = checkpoint(*flags)
+    assert result.returncode == 64
+    assert words in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    result = checkpoint("--rows", 1, "--dir", tmp_path / "absent")
+    assert result.returncode == 1
+    assert "absent" in result.stderr
