@@ -6,6 +6,8 @@ The checkpoints are NumPy's (deltas.py), which also says what must come out.
 import json
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 
 import numpy
@@ -59,6 +61,70 @@ def test_a_delta_has_the_digest_of_the_state_it_leads_to(job):
         n: len(t.rows) for n, t in job.tables.items()}
     assert said["links"][-1]["digest"] == job.parent[1] != said["digest"]
     assert answer("verify", job.folder / job.parent[0])["matches"] is True
+
+
+def documented(folder, monkeypatch):
+    """The page's code, in a folder that has its ckpt-000000000042."""
+    shutil.copytree(folder / "ckpt-000000000010", folder / "ckpt-000000000042")
+    monkeypatch.chdir(folder)
+    page = (programs.ROOT / "docs/CHECKPOINT.md").read_text(encoding="utf8")
+    scope = {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(code, scope)  # pylint: disable=exec-used
+    return page, scope
+
+
+def save_the_example(folder):
+    job = deltas.Job(folder)
+    table = job.make("emb", 2, "sgd")
+
+    def put(key, *value):
+        table.put(key, deltas.Row(numpy.array(value, "<f4"), {}, 1, 1))
+
+    for key in (1, 2, 3):
+        put(key, key, key)
+    put(7, 7, 7)  # which the page prints
+    job.save(10, 1)
+    table.erase(7)
+    job.save(40, 2)
+    table.erase(2)
+    put(3, 3, 30)
+    put(4, 4, 4)
+    job.save(50, 1, "delta")
+    return job
+
+
+def test_the_documented_example_is_what_it_says(tmp_path, monkeypatch, capsys):
+    job = save_the_example(tmp_path)
+    page, scope = documented(tmp_path, monkeypatch)
+    assert capsys.readouterr().out.startswith("4 rows; key 7 is [7. 7.]")
+    rows = re.findall(r"^\| (\d) \|(.*?)\|(.*?)\|(.*?)\|$", page, re.M)
+    full, delta, state = ({int(r[0]): r[i].strip() for r in rows if r[i].strip()}
+                          for i in (1, 2, 3))
+    show = lambda found: {k: f"[{v[0]:g}, {v[1]:g}]"  # noqa: E731
+                          for k, v in found.items()}
+    replay = scope["replay"]
+    assert show(replay("ckpt-000000000040", "emb")) == full
+    assert show(replay("ckpt-000000000050", "emb")) == state
+    here = tmp_path / "ckpt-000000000050/table-emb"
+    assert sorted(numpy.load(here / "0-of-1.keys.npy")) == [3, 4]
+    assert list(numpy.load(here / "0-of-1.erased.npy")) == [
+        k for k, words in delta.items() if words == "in `erased`"]
+    slots = [str(deltas.slot_of(k)) for k in (1, 2, 3, 4)]
+    assert f"are {slots[0]}, {slots[1]}, {slots[2]} and {slots[3]}" in " ".join(
+        page.split())
+    assert answer("digest", tmp_path / job.parent[0])["digest"] == job.digest()
+
+
+def test_the_documented_code_replays_any_chain(job, tmp_path, monkeypatch):
+    _, scope = documented(save_the_example(tmp_path / "other").folder,
+                          monkeypatch)
+    folder = str(job.folder / job.parent[0])
+    recps("compact", job.folder / "ckpt-000000000020")  # "folded"
+    for name, table in job.tables.items():
+        found = scope["replay"](folder, name)
+        assert {k: v.tobytes() for k, v in found.items()} == {
+            k: r.value.tobytes() for k, r in table.rows.items()}
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -210,6 +276,20 @@ def test_n_parts_become_m(tmp_path):
                 expect_counts(out / path.name, m, job)
                 lanes = numpy.load(out / path.name / f"lanes-0-of-{m}.npy")
                 assert lanes.shape == (0, 4)
+
+
+@pytest.mark.parametrize("m", COUNTS)
+def test_m_servers_restore_chains_of_n_parts(tmp_path, m):
+    """Real servers, from NumPy's deltas: the digest is of every row's bits."""
+    job = deltas.chain(tmp_path / "ckpt", random_of(61), parts=(5, 2, 8, 1),
+                       seed=9)
+    run = recps("launch", "--ps", m, "--workers", 1, "--checkpoint-dir",
+                job.folder, "--start-from", "newest", "--job-seed", 9, "--",
+                "sh", "-c", "recps digest --json && recps shutdown --now")
+    said = json.loads(re.search(r"\{.*\}", run.stdout).group())
+    assert {t["name"]: (t["rows"], int(t["digest"], 16))
+            for t in said["tables"]} == {
+                n: (len(t.rows), t.digest()) for n, t in job.tables.items()}
 
 
 # ---- prune ----
