@@ -235,7 +235,8 @@ counted_frames(struct rps_service *service,
                 frame = frame->next) {
             frames[count++] = frame;
         }
-        if (!from->stored) {
+        /* without a loss nobody computed: all leave with the step */
+        if (!from->stored && !isnan(decision->loss)) {
             rps_service_event(service, RPS_LOG_WARN, "counted_without_push",
                     "step %" PRIu64 " counts rank %" PRIu32
                     ", which pushed nothing to this PS",

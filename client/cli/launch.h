@@ -33,12 +33,14 @@ struct rps_launch {
 
 /** One of a child's two streams. */
 struct rps_launch_stream {
-    int fd;               /* -1: closed */
-    int to;               /* 1 or 2: forwarded there */
-    struct rps_text line; /* begun, not ended */
-    char speaker[32];     /* whose line it is; "": the child's */
-    uint32_t rank;        /* of mpirun's last tag */
-    bool tagged;          /* there was one */
+    int fd;                 /* -1: closed */
+    int to;                 /* 1 or 2: forwarded there */
+    struct rps_text line;   /* begun, not ended */
+    char speaker[32];       /* whose line it is; "": the child's */
+    uint32_t rank;          /* of mpirun's last tag */
+    bool tagged;            /* there was one */
+    struct rps_text banner; /* mpirun's, begun and not ended */
+    bool in_banner;
 };
 
 struct rps_launch_child {
@@ -91,6 +93,12 @@ int rps_launch_mpi_add(struct rps_launch_plan *plan,
  * child is not mpirun. */
 void rps_launch_mpi_untag(
         const struct rps_launch_child *child, struct rps_launch_stream *stream);
+
+/** Is the line part of a banner of mpirun's that says no more than the exit
+ * code, or may it become that? Lines of another come back in *shown_out, each
+ * with its end; free(). `line` NULL: the stream has ended. */
+bool rps_launch_mpi_banner(const struct rps_launch_child *child,
+        struct rps_launch_stream *stream, const char *line, char **shown_out);
 
 /** Path of recpsd, owned; "recpsd" if only PATH can know it. */
 char *rps_launch_find_server(void);

@@ -80,14 +80,39 @@ forward(const struct rps_launch_plan *plan,
     rps_text_finish(&out);
 }
 
+/* Lines that were held back; `shown` is released. */
+static void
+forward_shown(const struct rps_launch_plan *plan,
+        const struct rps_launch_child *child, struct rps_launch_stream *stream,
+        char *shown)
+{
+    char *end;
+
+    for (char *at = shown; at != NULL && (end = strchr(at, '\n')) != NULL;
+            at = end + 1) {
+        clear_progress();
+        stream->line.length = 0;
+        rps_text_add_bytes(&stream->line, at, (size_t)(end - at));
+        forward(plan, child, stream, stream->to, "\n");
+    }
+    stream->line.length = 0;
+    free(shown);
+}
+
 static void
 forward_line(const struct rps_launch_plan *plan,
         const struct rps_launch_child *child, struct rps_launch_stream *stream)
 {
+    char *shown = NULL;
+
     rps_launch_mpi_untag(child, stream);
-    clear_progress();
-    forward(plan, child, stream, stream->to, "\n");
+    if (!rps_launch_mpi_banner(child, stream,
+                stream->line.bytes != NULL ? stream->line.bytes : "", &shown)) {
+        clear_progress();
+        forward(plan, child, stream, stream->to, "\n");
+    }
     stream->line.length = 0;
+    forward_shown(plan, child, stream, shown);
 }
 
 static void
@@ -137,6 +162,7 @@ rps_launch_stream_read(const struct rps_launch_plan *plan,
         struct rps_launch_child *child, struct rps_launch_stream *stream)
 {
     char bytes[READ_BYTES];
+    char *shown = NULL;
     ssize_t n = read(stream->fd, bytes, sizeof(bytes));
 
     if (n > 0) {
@@ -149,6 +175,8 @@ rps_launch_stream_read(const struct rps_launch_plan *plan,
     if (stream->line.length > 0) {
         forward_line(plan, child, stream);
     }
+    (void)rps_launch_mpi_banner(child, stream, NULL, &shown);
+    forward_shown(plan, child, stream, shown);
     close(stream->fd);
     stream->fd = -1;
 }

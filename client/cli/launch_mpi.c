@@ -14,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MPIRUN "mpirun"
+#define MPIRUN           "mpirun"
+#define BANNER_BYTES_MAX 8192u
 
 /* Words of a command line; NULL-ended once words_add() was called. */
 struct words {
@@ -218,4 +219,57 @@ rps_launch_mpi_untag(
     }
     line->length = kept;
     line->bytes[kept] = '\0';
+}
+
+/* Thirty dashes or more, and nothing else. */
+static bool
+is_rule(const char *line)
+{
+    const size_t length = strspn(line, "-");
+
+    return length >= 30 && line[length] == '\0';
+}
+
+/* It says the exit code, which we say, or that a rank ended all, which that
+ * rank has said. One of a rank's death by a signal is told. */
+static bool
+says_nothing(const char *banner)
+{
+    static const char *const words[] = {
+            "non-zero exit code", "non-zero status", "MPI_ABORT was invoked"};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strstr(banner, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool
+rps_launch_mpi_banner(const struct rps_launch_child *child,
+        struct rps_launch_stream *stream, const char *line, char **shown_out)
+{
+    struct rps_text *banner = &stream->banner;
+    const bool begins = !stream->in_banner && line != NULL && is_rule(line);
+    bool ends;
+
+    *shown_out = NULL;
+    if (child->ranks == 0 || stream->to == STDOUT_FILENO ||
+            stream->speaker[0] != '\0' || (!begins && !stream->in_banner)) {
+        return false;
+    }
+    ends = stream->in_banner && (line == NULL || is_rule(line));
+    stream->in_banner = !ends;
+    if (line != NULL) {
+        rps_text_add(banner, "%s\n", line);
+    }
+    if (ends || banner->length > BANNER_BYTES_MAX) {
+        stream->in_banner = false;
+        if (banner->bytes != NULL && !says_nothing(banner->bytes)) {
+            *shown_out = strdup(banner->bytes);
+        }
+        rps_text_finish(banner);
+    }
+    return true;
 }

@@ -311,6 +311,8 @@ rps_launch_plan_finish(struct rps_launch_plan *plan)
         free(child->argv);
         rps_text_finish(&child->streams[0].line);
         rps_text_finish(&child->streams[1].line);
+        rps_text_finish(&child->streams[0].banner);
+        rps_text_finish(&child->streams[1].banner);
     }
     free(plan->children);
     free(plan->ps_hosts);

@@ -38,24 +38,54 @@ rps_group_number_keys(struct rps_group *group, uint64_t rows)
 /* --- joining ------------------------------------------------------------- */
 
 static rps_status
-check_place(const struct rps_group *group, struct rps_error *error)
+fail_count(const struct rps_settings *settings, uint32_t size,
+        struct rps_error *error)
 {
-    const struct rps_settings *settings = group->settings;
-    const uint32_t size = rps_collective_size(group->collective);
-    const uint32_t rank = rps_collective_rank(group->collective);
-
-    if (size != settings->replicas && size == 1) {
+    if (size == 1) {
         return rps_fail(error, RPS_E_INVAL,
                 "--dense allreduce: the cluster has %u replicas, and this "
                 "process is alone: start them under mpirun, which `recps "
                 "launch --mpi` does (docs/TRAINING.md)",
                 settings->replicas);
     }
+    return rps_fail(error, RPS_E_INVAL,
+            "--dense allreduce: the cluster has %u replicas, mpirun started "
+            "%u ranks: they must be as many",
+            settings->replicas, size);
+}
+
+/* What starts ranks tells each so: mpirun, or another through PMIx or PMI. */
+rps_status
+rps_group_check(const struct rps_settings *settings, struct rps_error *error)
+{
+    static const char *const others[] = {
+            "PMIX_RANK", "PMI_RANK", "PMI_FD", "OMPI_MCA_orte_ess_jobid"};
+    const char *text = getenv("OMPI_COMM_WORLD_SIZE");
+    uint64_t size = text == NULL ? 1 : 0;
+
+    for (size_t i = 0; text == NULL && i < sizeof(others) / sizeof(others[0]);
+            i++) {
+        if (getenv(others[i]) != NULL) {
+            return RPS_OK; /* how many, MPI will say */
+        }
+    }
+    if (text != NULL && (!rps_parse_u64(text, &size) || size > UINT32_MAX)) {
+        return RPS_OK;
+    }
+    return size == settings->replicas
+                   ? RPS_OK
+                   : fail_count(settings, (uint32_t)size, error);
+}
+
+static rps_status
+check_place(const struct rps_group *group, struct rps_error *error)
+{
+    const struct rps_settings *settings = group->settings;
+    const uint32_t size = rps_collective_size(group->collective);
+    const uint32_t rank = rps_collective_rank(group->collective);
+
     if (size != settings->replicas) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--dense allreduce: the cluster has %u replicas, mpirun "
-                "started %u ranks: they must be as many",
-                settings->replicas, size);
+        return fail_count(settings, size, error);
     }
     if (rank != settings->rank) {
         return rps_fail(error, RPS_E_INVAL,

@@ -18,6 +18,17 @@
 struct rps_group;
 
 /**
+ * Before anything is opened: can there be a group here? Where nothing started
+ * this process beside others, MPI would make it a group of its own, and end
+ * that with words of its own.
+ *
+ * Errors: UNSUPPORTED (no MPI in this build), INVAL (alone, or another number
+ *         of ranks than the cluster's).
+ */
+rps_status rps_group_check(
+        const struct rps_settings *settings, struct rps_error *error);
+
+/**
  * Join, and see that MPI and the cluster count alike.
  *
  * Owns:   *group_out is ended by rps_group_end(), also after an error where

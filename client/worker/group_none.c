@@ -8,8 +8,14 @@ rps_status
 rps_group_open(struct rps_group **group_out,
         const struct rps_settings *settings, struct rps_error *error)
 {
-    (void)settings;
     *group_out = NULL;
+    return rps_group_check(settings, error);
+}
+
+rps_status
+rps_group_check(const struct rps_settings *settings, struct rps_error *error)
+{
+    (void)settings;
     return rps_fail(error, RPS_E_UNSUPPORTED,
             "--dense allreduce: this recps-train was built without MPI: "
             "install Open MPI (Debian: openmpi-bin libopenmpi-dev) and build "

@@ -3,6 +3,7 @@
  * recps-train: options, signals, the task, the exit code.
  */
 #include "base/log.h"
+#include "client/worker/group.h"
 #include "client/worker/run.h"
 
 #include <cblas.h>
@@ -173,6 +174,9 @@ start(const struct rps_options *options)
     rps_log_identity(
             rps_role_str(options->cluster.role), options->cluster.index);
     status = rps_settings_read(&settings, options, &error);
+    if (status == RPS_OK && settings.in_group) {
+        status = rps_group_check(&settings, &error);
+    }
     if (status != RPS_OK) {
         code = refuse(options, status, error.text);
     } else if (settings.task == RPS_TASK_LEAVE) {

@@ -137,8 +137,10 @@ def test_what_servers_skip_refuse_and_average_a_group_does(
     data = tmp_path / "data.tsv"
     test_schedule.huge(data, 400)
     flags = ["--data", f"criteo:{data}", "--train-rows", 320, *flags]
-    run(tmp_path / "ps", *flags, start=None)
-    done = run(tmp_path / "group", *GROUP, "--allreduce-bucket", "4KiB", *flags)
+    code = 70 if name == "refused" else 0  # the last loss is not finite
+    run(tmp_path / "ps", *flags, start=None, code=code)
+    done = run(tmp_path / "group", *GROUP, "--allreduce-bucket", "4KiB", *flags,
+               code=code)
     log = (tmp_path / "group/log").read_text()
     if name == "skipped":
         assert '"skipped": true' in log and '"skipped": false' in log
@@ -296,7 +298,17 @@ def test_another_number_of_ranks_than_replicas_is_refused():
 def test_a_worker_outside_mpirun_is_told_to_start_under_it():
     name, value = task(0, 2).split("=", 1)
     done = trainer.train(*DATA, *GROUP, code=64, env={name: value})
-    assert "recps launch --mpi" in done.stderr
+    assert done.stderr.startswith("recps-train: --dense allreduce: the cluster")
+    assert "recps launch --mpi" in done.stderr and "MPI_" not in done.stderr
+
+
+def test_a_refusal_is_said_without_mpiruns_banner():
+    done = trainer.run(
+        [programs.RECPS, "launch", "--ps", 1, "--workers", 2, "--mpi", "--",
+         trainer.TRAIN, *DATA, *GROUP, "--train-rows", 10], code=65)
+    assert "worker:0 | " in done.stderr and "fewer than one" in done.stderr
+    assert "mpirun ended with code 65; stopping all" in done.stderr
+    assert not re.search(r"mpirun +\|", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("flags, words", [

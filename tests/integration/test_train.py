@@ -294,6 +294,15 @@ def test_evaluator_after_the_job_evaluates_the_newest(tmp_path):
     assert evaluator.returncode == 69 and "connecting to PS 0" in out
 
 
+def test_a_restore_with_nothing_left_to_do_ends_without_a_warning(tmp_path):
+    options = ["--checkpoint-dir", tmp_path / "ck"]
+    trainer.launch(*BASE, "--steps", 3, workers=2, options=options)
+    done = trainer.launch(*BASE, "--steps", 3, "--restore", workers=2,
+                          options=options)
+    assert "nothing is left to train after step 3" in done.stdout
+    assert " warn " not in done.stdout + done.stderr, done.stderr
+
+
 REFUSED = {
     "save_without_folder": (["--save-steps", 5], 64, "no checkpoint_dir"),
     "restore_without_folder": (["--restore"], 64, "no checkpoint_dir"),

@@ -8,6 +8,8 @@
 #include "tests/unit/client/steps.h"
 #include "tests/unit/suite.h"
 
+#include <recps/alike.h>
+
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -160,6 +162,9 @@ START_TEST(null_out_pointers_are_named)
     must_fail(rps_job_begin(client, 0, &terms, NULL), RPS_E_INVAL,
             "start_out is NULL");
     must_fail(rps_job_join(client, NULL), RPS_E_INVAL, "start_out is NULL");
+    must_fail(rps_job_alike(client, "[\"x\"]"), RPS_E_INVAL,
+            "must be a JSON object");
+    must_fail(rps_job_alike(client, "{"), RPS_E_INVAL, "must be a JSON object");
     must_fail(rps_step_end(client, 1, 0, 0, NULL), RPS_E_INVAL,
             "decision_out is NULL");
     must_fail(rps_lookup_start(client, NULL, &lookup, 1, NULL), RPS_E_INVAL,
