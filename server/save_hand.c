@@ -145,8 +145,6 @@ rps_save_drop(struct rps_service *service, const char *why)
     }
     pthread_mutex_unlock(&service->lock);
     if (save.phase != RPS_SAVE_NONE) {
-        rps_service_event(service, RPS_LOG_WARN, "save_dropped",
-                "the save of step %" PRIu64 " is dropped: %s", save.step, why);
         rps_save_note_failure(service, save.step, save.number, why);
         free_save(&save, false);
     }
@@ -157,8 +155,13 @@ void
 rps_save_note_failure(struct rps_service *service, uint64_t step, uint64_t cut,
         const char *why)
 {
+    struct rps_log_about about = {.step = step};
     char *copy = strdup(why);
 
+    rps_log_enter(&about);
+    rps_service_event(service, RPS_LOG_WARN, "checkpoint_failed",
+            "ckpt-%012" PRIu64 " is not saved: %s", step, why);
+    rps_log_leave(&about);
     if (cut == 0) { /* relaxed: see rps_saving_record */
         cut = atomic_load_explicit(
                       &service->saving.cuts, memory_order_relaxed) +

@@ -301,6 +301,7 @@ def test_a_full_disk_fails_the_save_and_not_the_server(tmp_path):
         stat = server.stat()
         assert stat["save"]["phase"] == "none" and stat["unsaved"]
         assert stat["save"]["failed"]["why"] in reply.text
+        assert "checkpoint_failed: ckpt-000000000001 is not saved" in server.log()
         # once there is room
         link.call(wire.ERASE, section_of(table, keys[100:], [])[:1], number=2)
         reply = save_call(link, 1, action="prepare")
