@@ -62,7 +62,8 @@ read_disk(struct turn *turn)
 static rps_status
 save(struct turn *turn)
 {
-    rps_status status = bench_saves_full(turn->saves, turn->step, &turn->saved);
+    rps_status status =
+            bench_saves_write(turn->saves, turn->step, false, &turn->saved);
 
     bench_series_add(&turn->rounds->save, turn->saved.seconds);
     turn->rounds->extra_rss =
@@ -151,7 +152,7 @@ static rps_status
 warm_up(struct bench_saves *saves, struct rounds *rounds)
 {
     struct bench_saved saved = {0};
-    rps_status status = bench_saves_full(saves, 1, &saved);
+    rps_status status = bench_saves_write(saves, 1, false, &saved);
 
     rounds->bytes = saved.bytes;
     return status == RPS_OK ? bench_saves_remove(saves, 1) : status;
