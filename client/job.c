@@ -4,11 +4,13 @@
  * step, and the decision that goes from PS 0 to every PS through the client.
  */
 #include "base/json.h"
+#include "base/spec.h"
 #include "base/terms.h"
 #include "client/call.h"
 #include "client/watch.h"
 
 #include <recps/alike.h>
+#include <recps/warm.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -108,11 +110,65 @@ read_start(const rps_client *client, const json_t *object, rps_start *start)
                             : status;
 }
 
+static json_t *
+warm_table(const rps_warm_table *table)
+{
+    json_t *object = json_object();
+    int bad = 0;
+
+    if (table->spec != NULL) {
+        bad = json_object_set_new(
+                object, "spec", rps_spec_to_canonical(table->spec));
+    } else {
+        bad = json_object_set_new(object, "name", json_string(table->name));
+    }
+    if (table->from != NULL) {
+        bad |= json_object_set_new(object, "from", json_string(table->from));
+    }
+    bad |= json_object_set_new(
+            object, "optional", json_boolean(table->optional != 0));
+    if (bad != 0) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+/* What server/warm.h reads. */
+static bool
+add_warm(json_t *object, const rps_warm_start *warm)
+{
+    json_t *tables = warm->tables != NULL ? json_array() : NULL;
+    bool good = json_object_set_new(object, "weights_only",
+                        json_boolean(warm->weights_only != 0)) == 0;
+
+    for (size_t i = 0; tables != NULL && i < warm->table_count; i++) {
+        good = json_array_append_new(tables, warm_table(&warm->tables[i])) ==
+                       0 &&
+               good;
+    }
+    if (tables != NULL) {
+        good = json_object_set_new(object, "tables", tables) == 0 && good;
+    }
+    if (warm->dir != NULL) {
+        good = json_object_set_new(object, "from",
+                       json_pack("{s:s, s:I}", "dir", warm->dir, "step",
+                               (json_int_t)warm->dir_step)) == 0 &&
+               good;
+    }
+    return good;
+}
+
 static char *
-restore_text(uint32_t epoch, uint64_t step, const rps_terms *terms)
+restore_text(uint32_t epoch, uint64_t step, const rps_terms *terms,
+        const rps_warm_start *warm)
 {
     json_t *object = rps_terms_json(terms);
 
+    if (object != NULL && warm != NULL && !add_warm(object, warm)) {
+        json_decref(object);
+        return NULL;
+    }
     if (object == NULL ||
             json_object_set_new(
                     object, "epoch", json_integer((json_int_t)epoch)) != 0 ||
@@ -213,10 +269,39 @@ next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
     return status;
 }
 
+/* All must have begun from the same step; PS 0's words count. */
+static rps_status
+take_outcome(const rps_client *client, uint32_t ps, const json_t *object,
+        uint64_t *step, char **outcome)
+{
+    const json_t *warm = json_object_get(object, "warm_start");
+    uint64_t own = 0;
+
+    if (!rps_answer_u64(warm, "step", &own) ||
+            !json_is_array(json_object_get(warm, "fresh_slots")) ||
+            !json_is_array(json_object_get(warm, "absent"))) {
+        return malformed(client, ps, "warm_start");
+    }
+    if (ps == 0) {
+        *step = own;
+        *outcome = json_dumps(warm, JSON_COMPACT);
+        return *outcome != NULL ? RPS_OK : rps_client_nomem();
+    }
+    return own == *step
+                   ? RPS_OK
+                   : rps_client_fail(RPS_E_MISMATCH,
+                             "PS %u (%s) began from step %" PRIu64
+                             ", PS 0 from %" PRIu64
+                             ": name the step that all of them have",
+                             ps, client->channels[ps]->address, own, *step);
+}
+
+/* outcome: NULL where nothing of a checkpoint was chosen. */
 static rps_status
 take_restored(const rps_client *client, const struct rps_answer *answers,
-        rps_start *start)
+        rps_start *start, char **outcome)
 {
+    uint64_t from_step = 0;
     rps_status status = RPS_OK;
     uint32_t ps;
 
@@ -234,14 +319,17 @@ take_restored(const rps_client *client, const struct rps_answer *answers,
         } else if (status == RPS_OK && ps == 0) {
             status = read_data_position(object, &start->data_position);
         }
+        if (status == RPS_OK && outcome != NULL) {
+            status = take_outcome(client, ps, object, &from_step, outcome);
+        }
         json_decref(object);
     }
     return status;
 }
 
-rps_status
-rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
-        rps_start *start_out)
+static rps_status
+begin(rps_client *client, uint64_t step, const rps_warm_start *warm,
+        const rps_terms *terms, rps_start *start_out, char **outcome)
 {
     struct rps_verb verb = {.opcode = RPS_OP_RESTORE, .bare = true};
     struct rps_answer *answers = NULL;
@@ -264,12 +352,12 @@ rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
     status = answers != NULL ? next_epoch(client, answers, &start.epoch)
                              : rps_client_nomem();
     if (status == RPS_OK) {
-        text = restore_text(start.epoch, step, &start.terms);
+        text = restore_text(start.epoch, step, &start.terms, warm);
         status = text != NULL ? rps_call_all(client, &verb, text, answers)
                               : rps_client_nomem();
     }
     if (status == RPS_OK) {
-        status = take_restored(client, answers, &start);
+        status = take_restored(client, answers, &start, outcome);
     }
     if (status == RPS_OK) {
         rps_client_set_epoch(client, start.epoch);
@@ -279,6 +367,62 @@ rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
     }
     free(text);
     rps_answers_destroy(client, answers);
+    return status;
+}
+
+rps_status
+rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
+        rps_start *start_out)
+{
+    return begin(client, step, NULL, terms, start_out, NULL);
+}
+
+/* What the servers could not tell from a request without it. */
+static rps_status
+check_warm(uint64_t step, const rps_warm_start *warm)
+{
+    const bool something =
+            warm != NULL && (warm->dir != NULL || warm->tables != NULL ||
+                                    warm->weights_only != 0);
+
+    if (!something || (warm->tables != NULL && warm->table_count == 0)) {
+        return rps_client_fail(RPS_E_INVAL,
+                "rps_job_begin_from: *warm names no folder and no table");
+    }
+    if ((warm->dir == NULL) == (step == 0)) {
+        return rps_client_fail(RPS_E_INVAL,
+                "rps_job_begin_from: give a step from 1 on, or a folder");
+    }
+    for (size_t i = 0; warm->tables != NULL && i < warm->table_count; i++) {
+        if (warm->tables[i].spec == NULL && warm->tables[i].name == NULL) {
+            return rps_client_fail(RPS_E_INVAL,
+                    "rps_job_begin_from: table %zu has no name and no spec", i);
+        }
+    }
+    return RPS_OK;
+}
+
+rps_status
+rps_job_begin_from(rps_client *client, uint64_t step,
+        const rps_warm_start *warm, const rps_terms *terms,
+        rps_start *start_out, char **outcome_out)
+{
+    rps_status status = rps_client_enter(client);
+
+    if (outcome_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "outcome_out is NULL");
+    }
+    *outcome_out = NULL;
+    if (status == RPS_OK) {
+        status = check_warm(step, warm);
+    }
+    if (status == RPS_OK) {
+        status = begin(client, step, warm, terms, start_out, outcome_out);
+    }
+    if (status != RPS_OK) {
+        free(*outcome_out);
+        *outcome_out = NULL;
+    }
     return status;
 }
 

@@ -63,6 +63,7 @@
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, buffers_max, BYTES, "1GiB", "bytes", "64MiB..1TiB", "memory of connections: requests that come in, replies that are not taken yet; nothing large is read beyond that") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, client_ttl, SECONDS, "86400", "s", "1..31536000", "a client without a connection is forgotten after this long") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, start_from, CHOICE, "empty", "", "empty|newest", "tables at the start: none, or those of the newest complete checkpoint") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, warm_start_dirs, STRING, "", "", "", "folders, commas between, that a job may begin from (--warm-start) beside checkpoint_dir, and all below them") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, shm_ring, BYTES, "4MiB", "bytes", "64KiB..1GiB", "shared memory of a connection in each direction; rounded up to a power of two") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together, 8MiB at least; 0: no limit") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, numa, CHOICE, "off", "", "off|interleave|bind", "where memory of tables lies: off, as it comes; over all nodes; or on that of the asking thread") \
@@ -103,6 +104,9 @@
   X(RPS_SCOPE_TRAIN, save_steps, U64, "0", "steps", "", "save every so many steps; 0: only at the end") \
   X(RPS_SCOPE_TRAIN, keep, U64, "5", "checkpoints", "1..1000000", "complete checkpoints that stay") \
   X(RPS_SCOPE_TRAIN, restore, OPTIONAL, "", "step", "", "start from the newest checkpoint, or from =STEP") \
+  X(RPS_SCOPE_TRAIN, warm_start, STRING, "", "", "", "DIR or DIR:STEP: begin a new job with the rows of another one's newest checkpoint there, or of that step") \
+  X(RPS_SCOPE_TRAIN, restore_tables, STRING, "", "", "", "tables that --restore and --warm-start take, commas between; NEW=OLD: the checkpoint's OLD as NEW; the others begin fresh; empty: all") \
+  X(RPS_SCOPE_TRAIN, restore_weights_only, BOOL, "false", "", "", "--restore and --warm-start take rows without optimizer slots, which begin fresh") \
   X(RPS_SCOPE_TRAIN, init_from, STRING, "", "", "", "folder with start weights: one .npy a variable, keys.tsv") \
   X(RPS_SCOPE_TRAIN, evaluate, BOOL, "false", "", "", "restore and evaluate only") \
   X(RPS_SCOPE_TRAIN, predict, STRING, "", "", "", "restore, write a probability a test row to this file") \

@@ -6,6 +6,7 @@
 #include "server/writer.h"
 
 #include "base/clock.h"
+#include "server/warm.h"
 
 #include <stdlib.h>
 
@@ -18,6 +19,14 @@ struct rps_writer {
     bool saving; /* a save waits or runs */
     bool stop;
 };
+
+/* What it owns. */
+static void
+finish_task(const struct rps_task *task)
+{
+    free(task->manifest);
+    rps_warm_destroy(task->warm);
+}
 
 /* Its turn may come after its deadline. */
 static rps_status
@@ -51,7 +60,7 @@ run_task(struct rps_writer *writer, struct rps_task *task)
     pthread_mutex_unlock(&service->lock);
     rps_answers_send(service, &task->answers);
     free(text);
-    free(task->manifest);
+    finish_task(task);
     free(task);
 }
 
@@ -138,7 +147,7 @@ rps_writer_withdraw_locked(
     writer->last = writer->last == task ? before : writer->last;
     writer->waiting--;
     writer->saving = writer->saving && !task->is_save;
-    free(task->manifest);
+    finish_task(task);
     free(task);
     return true;
 }
@@ -186,7 +195,7 @@ rps_writer_submit(struct rps_request *request, const struct rps_task *task)
     rps_status status;
 
     if (copy == NULL) {
-        free(task->manifest);
+        finish_task(task);
         return rps_fail(&request->error, RPS_E_NOMEM, "no memory to wait");
     }
     *copy = *task;
@@ -194,7 +203,7 @@ rps_writer_submit(struct rps_request *request, const struct rps_task *task)
     status = submit_locked(request, copy);
     pthread_mutex_unlock(&request->service->lock);
     if (status != RPS_OK) {
-        free(copy->manifest);
+        finish_task(copy);
         free(copy);
     }
     return status;

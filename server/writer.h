@@ -24,7 +24,8 @@ struct rps_task {
     uint32_t keep;
     char *manifest; /* owned */
     rps_terms terms;
-    uint64_t table_id; /* EVICT of one table */
+    struct rps_warm *warm; /* owned; of a RESTORE, or NULL */
+    uint64_t table_id;     /* EVICT of one table */
     bool one_table;
     struct rps_answers answers; /* of others, sent before its own */
 };
