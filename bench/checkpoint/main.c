@@ -2,6 +2,7 @@
 /* The rounds: the disk and the product take turns in going first. */
 #include "bench/checkpoint/main.h"
 
+#include "bench/checkpoint/beside.h"
 #include "bench/checkpoint/disk.h"
 #include "bench/checkpoint/saves.h"
 #include "bench/print.h"
@@ -219,6 +220,12 @@ bench_checkpoint_main(int argc, char **argv)
     status = bench_saves_init(&saves, &args, &report);
     if (status == RPS_OK) {
         status = run_rounds(&saves);
+    }
+    if (status == RPS_OK) {
+        status = bench_part_delta(&saves, args.rounds + 1);
+    }
+    if (status == RPS_OK && args.seconds > 0) {
+        status = bench_part_traffic(&saves, args.rounds + 3);
     }
     bench_saves_finish(&saves);
     if (status != RPS_OK) {
