@@ -4,9 +4,9 @@
  * step, and the decision that goes from PS 0 to every PS through the client.
  */
 #include "base/json.h"
-#include "base/spec.h"
 #include "base/terms.h"
 #include "client/call.h"
+#include "client/warm.h"
 #include "client/watch.h"
 
 #include <recps/alike.h>
@@ -110,62 +110,13 @@ read_start(const rps_client *client, const json_t *object, rps_start *start)
                             : status;
 }
 
-static json_t *
-warm_table(const rps_warm_table *table)
-{
-    json_t *object = json_object();
-    int bad = 0;
-
-    if (table->spec != NULL) {
-        bad = json_object_set_new(
-                object, "spec", rps_spec_to_canonical(table->spec));
-    } else {
-        bad = json_object_set_new(object, "name", json_string(table->name));
-    }
-    if (table->from != NULL) {
-        bad |= json_object_set_new(object, "from", json_string(table->from));
-    }
-    bad |= json_object_set_new(
-            object, "optional", json_boolean(table->optional != 0));
-    if (bad != 0) {
-        json_decref(object);
-        return NULL;
-    }
-    return object;
-}
-
-/* What server/warm.h reads. */
-static bool
-add_warm(json_t *object, const rps_warm_start *warm)
-{
-    json_t *tables = warm->tables != NULL ? json_array() : NULL;
-    bool good = json_object_set_new(object, "weights_only",
-                        json_boolean(warm->weights_only != 0)) == 0;
-
-    for (size_t i = 0; tables != NULL && i < warm->table_count; i++) {
-        good = json_array_append_new(tables, warm_table(&warm->tables[i])) ==
-                       0 &&
-               good;
-    }
-    if (tables != NULL) {
-        good = json_object_set_new(object, "tables", tables) == 0 && good;
-    }
-    if (warm->dir != NULL) {
-        good = json_object_set_new(object, "from",
-                       json_pack("{s:s, s:I}", "dir", warm->dir, "step",
-                               (json_int_t)warm->dir_step)) == 0 &&
-               good;
-    }
-    return good;
-}
-
 static char *
 restore_text(uint32_t epoch, uint64_t step, const rps_terms *terms,
         const rps_warm_start *warm)
 {
     json_t *object = rps_terms_json(terms);
 
-    if (object != NULL && warm != NULL && !add_warm(object, warm)) {
+    if (object != NULL && warm != NULL && !rps_warm_add(object, warm)) {
         json_decref(object);
         return NULL;
     }
@@ -378,31 +329,6 @@ rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
     return begin(client, step, NULL, terms, start_out, NULL);
 }
 
-/* What the servers could not tell from a request without it. */
-static rps_status
-check_warm(uint64_t step, const rps_warm_start *warm)
-{
-    const bool something =
-            warm != NULL && (warm->dir != NULL || warm->tables != NULL ||
-                                    warm->weights_only != 0);
-
-    if (!something || (warm->tables != NULL && warm->table_count == 0)) {
-        return rps_client_fail(RPS_E_INVAL,
-                "rps_job_begin_from: *warm names no folder and no table");
-    }
-    if ((warm->dir == NULL) == (step == 0)) {
-        return rps_client_fail(RPS_E_INVAL,
-                "rps_job_begin_from: give a step from 1 on, or a folder");
-    }
-    for (size_t i = 0; warm->tables != NULL && i < warm->table_count; i++) {
-        if (warm->tables[i].spec == NULL && warm->tables[i].name == NULL) {
-            return rps_client_fail(RPS_E_INVAL,
-                    "rps_job_begin_from: table %zu has no name and no spec", i);
-        }
-    }
-    return RPS_OK;
-}
-
 rps_status
 rps_job_begin_from(rps_client *client, uint64_t step,
         const rps_warm_start *warm, const rps_terms *terms,
@@ -415,7 +341,7 @@ rps_job_begin_from(rps_client *client, uint64_t step,
     }
     *outcome_out = NULL;
     if (status == RPS_OK) {
-        status = check_warm(step, warm);
+        status = rps_warm_check(step, warm);
     }
     if (status == RPS_OK) {
         status = begin(client, step, warm, terms, start_out, outcome_out);

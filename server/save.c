@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "embedding/checkpoint/layout.h"
+#include "embedding/checkpoint/orphan.h"
 #include "server/job.h"
 #include "server/writer.h"
 
@@ -352,12 +353,14 @@ static void
 end_saved(struct rps_service *service, const struct rps_task *task,
         const struct rps_save *save)
 {
+    const struct rps_checkpoint_id id = checkpoint_id(service, task);
     json_t *manifest = json_loads(task->manifest, 0, NULL);
 
     pthread_mutex_lock(&service->lock);
     service->saved = true;
     service->saved_step = task->step;
     pthread_mutex_unlock(&service->lock);
+    rps_orphan_tidy(&id);
     record_saved(service, save);
     rps_save_finish(service, true);
     rps_save_stand_on_saved(service, save, manifest);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recps alter: change policy fields of a table of a running job. */
-#include "base/text.h"
-#include "client/cli/tool.h"
+#include "client/cli/fields.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const char usage[] =
         "usage: recps alter [--json] TABLE FIELD=VALUE... [OPTION]...\n"
@@ -16,49 +14,6 @@ static const char usage[] =
         "memory_limit (64m, 2g), on_full (refuse, evict-lru, evict-lfu),\n"
         "default_value, ... What the table is (dimension, optimizer, seed,\n"
         "...) cannot be changed.\n";
-
-/* A number where it is one, else text: the server knows the field's type. */
-static json_t *
-value_of(const char *field, const char *text)
-{
-    uint64_t whole = 0;
-    double real = 0;
-
-    if ((rps_parse_u64(text, &whole) ||
-                (strcmp(field, "memory_limit") == 0 &&
-                        rps_parse_bytes(text, &whole))) &&
-            whole <= INT64_MAX) {
-        return json_integer((json_int_t)whole);
-    }
-    if (rps_parse_double(text, &real)) {
-        return json_real(real);
-    }
-    return json_string(text);
-}
-
-static int
-add_field(json_t *fields, const char *word)
-{
-    const char *equals = strchr(word, '=');
-    char name[64];
-
-    if (equals == NULL || equals == word ||
-            (size_t)(equals - word) >= sizeof(name)) {
-        return rps_tool_fail(RPS_TOOL_USAGE, "alter",
-                "\"%s\" is not FIELD=VALUE, such as learning_rate=0.01", word);
-    }
-    memcpy(name, word, (size_t)(equals - word));
-    name[equals - word] = '\0';
-    if (json_object_get(fields, name) != NULL) {
-        return rps_tool_fail(
-                RPS_TOOL_USAGE, "alter", "%s is given twice", name);
-    }
-    if (json_object_set_new(fields, name, value_of(name, equals + 1)) != 0) {
-        return rps_tool_fail(
-                RPS_TOOL_USAGE, "alter", "\"%s\" is not UTF-8 text", word);
-    }
-    return RPS_TOOL_OK;
-}
 
 static int
 answer(const struct rps_tool_call *call, json_t *fields)
@@ -119,7 +74,7 @@ run(const struct rps_tool_call *call)
                 "give the table and at least one FIELD=VALUE");
     }
     for (int i = 1; code == RPS_TOOL_OK && i < call->operand_count; i++) {
-        code = add_field(fields, call->operands[i]);
+        code = rps_fields_add("alter", fields, call->operands[i]);
     }
     if (code == RPS_TOOL_OK) {
         code = alter(call, fields);

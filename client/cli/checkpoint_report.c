@@ -1,42 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/cli/checkpoint_report.h"
 
-#include "base/clock.h"
 #include "base/text.h"
+#include "client/cli/checkpoint_tool.h"
 #include "client/cli/table_print.h"
-#include "client/cli/tool.h"
 #include "embedding/checkpoint/checkpoint.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-#define PROGRESS_MS 200u
-
-struct progress {
-    uint64_t shown_ms;
-    bool shown;
-};
-
-static void
-on_progress(void *context, uint64_t done, uint64_t total)
+static json_t *
+links_to_json(const struct rps_checkpoint_report *report)
 {
-    struct progress *progress = context;
-    uint64_t now = rps_clock_ms();
-    char a[32];
-    char b[32];
+    char hex[RPS_DIGEST_HEX_BYTES];
+    json_t *links = json_array();
 
-    if (progress->shown && now - progress->shown_ms < PROGRESS_MS) {
-        return;
+    for (size_t i = 0; i < report->link_count; i++) {
+        const struct rps_checkpoint_link_report *link = &report->links[i];
+
+        json_array_append_new(
+                links, json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:s}",
+                               "step", (json_int_t)link->step, "epoch",
+                               (json_int_t)link->epoch, "parts",
+                               (json_int_t)link->parts, "kind",
+                               link->is_delta ? "delta" : "full", "rows",
+                               (json_int_t)link->rows, "erased",
+                               (json_int_t)link->erased, "bytes",
+                               (json_int_t)link->bytes, "digest",
+                               rps_digest_hex(link->digest, hex)));
     }
-    progress->shown = true;
-    progress->shown_ms = now;
-    fprintf(stderr, "\r\033[K%s of %s (%.0f %%)", rps_format_bytes(done, a),
-            rps_format_bytes(total, b),
-            total > 0 ? 100.0 * (double)done / (double)total : 100.0);
-    fflush(stderr);
+    return links;
 }
 
 static json_t *
@@ -55,10 +49,24 @@ to_json(const struct rps_checkpoint_report *report)
                                 "digest", rps_digest_hex(table->digest, hex),
                                 "matches", (int)table->matches));
     }
-    return json_pack("{s:I, s:I, s:s, s:b, s:o}", "step",
+    return json_pack("{s:I, s:I, s:s, s:b, s:o, s:o}", "step",
             (json_int_t)report->step, "bytes", (json_int_t)report->bytes,
             "digest", rps_digest_hex(report->digest, hex), "matches",
-            (int)report->matches, "tables", tables);
+            (int)report->matches, "tables", tables, "links",
+            links_to_json(report));
+}
+
+static void
+print_links(const struct rps_checkpoint_report *report)
+{
+    if (report->link_count > 1) {
+        printf("it stands on ckpt-%012" PRIu64 " (full)",
+                report->links[0].step);
+        for (size_t i = 1; i + 1 < report->link_count; i++) {
+            printf(", ckpt-%012" PRIu64, report->links[i].step);
+        }
+        printf("\n");
+    }
 }
 
 static bool
@@ -83,6 +91,7 @@ print_text(const struct rps_checkpoint_report *report)
     printf("step %" PRIu64 ", %s, digest %s\n", report->step,
             rps_format_bytes(report->bytes, size),
             rps_digest_hex(report->digest, hex));
+    print_links(report);
     return rps_table_print_end(&print);
 }
 
@@ -100,23 +109,21 @@ all_match(const struct rps_checkpoint_report *report)
 int
 rps_checkpoint_report_run(const char *tool, const char *path, bool json)
 {
-    bool terminal = isatty(STDERR_FILENO) != 0;
     struct rps_checkpoint_report report = {.step = 0};
-    struct progress progress = {.shown = false};
+    struct rps_checkpoint_progress progress;
     struct rps_error error = {.text = ""};
-    rps_status status = RPS_OK;
-    int code = RPS_TOOL_OK;
+    char *folder = NULL;
+    rps_status status;
+    int code = rps_checkpoint_find(tool, path, &folder);
 
-    if (access(path, F_OK) != 0) {
-        (void)rps_tool_fail_status(
-                tool, RPS_E_NOT_FOUND, "%s: %s", path, strerror(errno));
-        return RPS_TOOL_NOINPUT;
+    if (code != RPS_TOOL_OK) {
+        return code;
     }
+    rps_checkpoint_progress_begin(&progress);
     status = rps_checkpoint_verify(
-            path, terminal ? on_progress : NULL, &progress, &report, &error);
-    if (progress.shown) {
-        fputs("\r\033[K", stderr);
-    }
+            folder, rps_checkpoint_progress_show, &progress, &report, &error);
+    rps_checkpoint_progress_end(&progress);
+    free(folder);
     if (status != RPS_OK) {
         code = rps_tool_fail_status(tool, status, "%s", error.text);
     } else if (json) {

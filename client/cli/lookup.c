@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recps lookup: rows of a running job's table, by key. */
-#include "client/cli/keys.h"
+/* recps lookup: rows of a table of a running job or of a checkpoint, by key. */
+#include "client/cli/checkpoint_lookup.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,15 +13,26 @@
 static const char usage[] =
         "usage: recps lookup [--json] TABLE KEY... [OPTION]...\n"
         "       recps lookup [--json] TABLE --file FILE [OPTION]...\n"
+        "       recps lookup [--json] --checkpoint CKPT TABLE KEY...\n"
         "\n"
         "Print a line for each key: the key and its row, as the servers have\n"
         "it now; `recps assign --file` reads such lines. A key is an unsigned\n"
         "or a negative decimal number, or 0x and hex digits. Nothing is made\n"
         "or counted as a use: a key without a row shows the table's default\n"
-        "vector.\n";
+        "vector. With --checkpoint no server is asked.\n";
+
+enum {
+    FLAG_FILE,
+    FLAG_CHECKPOINT
+};
 
 static struct rps_tool_flag flags[] = {
         RPS_KEYS_FLAG,
+        {.name = "checkpoint",
+                .argument = "DIR",
+                .help = "rows as this checkpoint has them: a ckpt-STEP folder, "
+                        "or a checkpoint_dir (its newest step that was not "
+                        "abandoned)"},
         {.name = NULL},
 };
 
@@ -32,6 +43,7 @@ struct output {
     const char *table;
     uint32_t dim;
     uint64_t count;
+    uint64_t absent; /* of a checkpoint */
 };
 
 /* Nine digits tell every float from its neighbours. */
@@ -71,21 +83,54 @@ begin(struct output *output)
 }
 
 static void
+print_one(struct output *output, uint64_t key, const float *row)
+{
+    begin(output);
+    if (output->json) {
+        printf("%s", output->count > 0 ? "," : "");
+        print_json_row(key, row, output->dim);
+    } else {
+        print_row(key, row, output->dim);
+    }
+    output->count++;
+}
+
+static void
 print_rows(struct output *output, const uint64_t *keys, size_t n,
         const float *rows)
 {
-    begin(output);
     for (size_t i = 0; i < n; i++) {
-        const float *row = rows + i * output->dim;
-
-        if (output->json) {
-            printf("%s", output->count > 0 ? "," : "");
-            print_json_row(keys[i], row, output->dim);
-        } else {
-            print_row(keys[i], row, output->dim);
-        }
-        output->count++;
+        print_one(output, keys[i], rows + i * output->dim);
     }
+}
+
+static void
+print_saved(void *context, uint32_t dim, uint64_t key, const float *row,
+        bool present)
+{
+    struct output *output = context;
+
+    output->dim = dim;
+    print_one(output, key, row);
+    output->absent += present ? 0 : 1;
+}
+
+/* The object ends as the one of a running job does. */
+static int
+lookup_saved(const struct rps_tool_call *call, const struct rps_keys *keys)
+{
+    struct output output = {
+            .json = call->options->json, .table = call->operands[0]};
+    const int code = rps_checkpoint_lookup(call->flags[FLAG_CHECKPOINT].value,
+            call->operands[0], keys, print_saved, &output);
+
+    if (output.json && (code == RPS_TOOL_OK || output.count > 0)) {
+        begin(&output);
+        printf("],\"absent\":%" PRIu64 ",\"whole\":%s}\n", output.absent,
+                code == RPS_TOOL_OK ? "true" : "false");
+        rps_tool_answered();
+    }
+    return code;
 }
 
 static rps_status
@@ -165,7 +210,9 @@ run(const struct rps_tool_call *call)
     int code = rps_keys_collect(&keys, call, "lookup");
 
     if (code == RPS_TOOL_OK) {
-        code = lookup(call, &keys);
+        code = call->flags[FLAG_CHECKPOINT].value != NULL
+                       ? lookup_saved(call, &keys)
+                       : lookup(call, &keys);
     }
     rps_keys_finish(&keys);
     return code;

@@ -19,6 +19,7 @@
 /** Exit codes (docs/CLI.md). */
 enum rps_tool_exit {
     RPS_TOOL_OK = 0,
+    RPS_TOOL_DIFFERS = 1, /* diff: an answer, and no failure */
     RPS_TOOL_USAGE = 64,
     RPS_TOOL_CORRUPT = 65,
     RPS_TOOL_NOINPUT = 66,
@@ -80,6 +81,16 @@ extern const struct rps_tool rps_tool_save;
 extern const struct rps_tool rps_tool_restore;
 extern const struct rps_tool rps_tool_verify;
 extern const struct rps_tool rps_tool_digest;
+extern const struct rps_tool rps_tool_inspect;
+extern const struct rps_tool rps_tool_diff;
+extern const struct rps_tool rps_tool_export;
+extern const struct rps_tool rps_tool_import;
+extern const struct rps_tool rps_tool_compact;
+extern const struct rps_tool rps_tool_reshard;
+extern const struct rps_tool rps_tool_gather;
+extern const struct rps_tool rps_tool_archive;
+extern const struct rps_tool rps_tool_unarchive;
+extern const struct rps_tool rps_tool_prune;
 extern const struct rps_tool rps_tool_ranktable;
 extern const struct rps_tool rps_tool_log_level;
 extern const struct rps_tool rps_tool_shutdown;

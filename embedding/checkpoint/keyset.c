@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLACES_MIN 1024u
+#define PLACES_MIN 64u
 #define ENTRY      (sizeof(uint64_t) + sizeof(uint8_t))
 
 /* Doubled when it is three quarters full: the old places and the new ones are

@@ -20,6 +20,7 @@
 #define RPS_CKPT_NAME_BYTES_MAX 255u
 #define RPS_CKPT_COLUMNS_MAX    10u
 #define RPS_CKPT_MANIFEST       "manifest.json"
+#define RPS_CKPT_ARCHIVED       "archived" /* tables that were rounded */
 #define RPS_CKPT_LANE_WORDS     4u
 #define RPS_CKPT_DELTAS_MAX     16u /* behind a full checkpoint */
 

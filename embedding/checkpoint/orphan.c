@@ -170,3 +170,14 @@ rps_orphan_write(const struct rps_checkpoint_id *id,
     places_finish(&places);
     return status;
 }
+
+void
+rps_orphan_tidy(const struct rps_checkpoint_id *id)
+{
+    struct places places;
+
+    if (places_init(&places, id, NULL) == RPS_OK) {
+        remove_tmp(places.tmp);
+    }
+    places_finish(&places);
+}

@@ -36,4 +36,8 @@ rps_status rps_orphan_write(const struct rps_checkpoint_id *id,
         const struct rps_lane_record *lanes, size_t lane_count, char **path_out,
         struct rps_error *error);
 
+/** Remove what an attempt that was ended left behind: of this PS, and no part
+ * that is whole. */
+void rps_orphan_tidy(const struct rps_checkpoint_id *id);
+
 #endif /* RPS_EMBEDDING_CHECKPOINT_ORPHAN_H */

@@ -114,6 +114,25 @@ keep_ancestors(const struct rps_checkpoint_survey *survey, bool *kept)
     }
 }
 
+bool *
+rps_ckpt_prune_kept(const struct rps_checkpoint_survey *survey, uint64_t step,
+        uint32_t keep)
+{
+    bool *kept = calloc(survey->count + 1, sizeof(*kept));
+    size_t upto = 0;
+
+    while (upto < survey->count && survey->complete[upto].step <= step) {
+        upto++;
+    }
+    for (size_t i = 0; kept != NULL && i < survey->count; i++) {
+        kept[i] = i + keep >= upto;
+    }
+    if (kept != NULL) {
+        keep_ancestors(survey, kept);
+    }
+    return kept;
+}
+
 /* A child before its parent: a removal that is cut short leaves no delta
  * without what it stands on. */
 static void
@@ -121,21 +140,13 @@ remove_others(const struct rps_checkpoint_id *id,
         const struct rps_checkpoint_survey *survey, uint32_t keep,
         struct rps_error *error)
 {
-    bool *kept = calloc(survey->count + 1, sizeof(*kept));
-    size_t upto = 0;
+    bool *kept = rps_ckpt_prune_kept(survey, id->step, keep);
 
     if (kept == NULL) {
         rps_fail(error, RPS_E_NOMEM, "%s: no memory to prune it", id->dir);
         return;
     }
-    while (upto < survey->count && survey->complete[upto].step <= id->step) {
-        upto++;
-    }
-    for (size_t i = 0; i < survey->count; i++) {
-        kept[i] = i + keep >= upto;
-    }
-    keep_ancestors(survey, kept);
-    for (size_t i = upto; i-- > 0;) {
+    for (size_t i = survey->count; i-- > 0;) {
         if (!kept[i]) {
             remove_step(id, survey->complete[i].step, error);
         }

@@ -13,4 +13,11 @@
 void rps_ckpt_prune(const struct rps_checkpoint_id *id, uint32_t keep,
         struct rps_error *error);
 
+/**
+ * Which of survey->complete stay: [survey->count], free(); NULL: no memory.
+ * keep >= 1.
+ */
+bool *rps_ckpt_prune_kept(const struct rps_checkpoint_survey *survey,
+        uint64_t step, uint32_t keep);
+
 #endif /* RPS_EMBEDDING_CHECKPOINT_PRUNE_H */

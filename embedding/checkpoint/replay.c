@@ -256,8 +256,10 @@ count_keys(const struct state *s)
 static uint32_t
 count_ranges(const struct state *s)
 {
-    const size_t room = s->replay->memory_bytes == 0 ? RPS_CKPT_REPLAY_BYTES
-                                                     : s->replay->memory_bytes;
+    const size_t asked = s->replay->memory_bytes == 0 ? RPS_CKPT_REPLAY_BYTES
+                                                      : s->replay->memory_bytes;
+    const size_t least = rps_keyset_bytes(0);
+    const size_t room = asked > least ? asked : least;
     const uint32_t slots = s->last - s->first + 1;
     const uint64_t keys = count_keys(s);
     uint32_t ranges = 1;

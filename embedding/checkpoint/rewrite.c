@@ -286,6 +286,12 @@ check(struct rewrite *r, const struct rps_ckpt_compose *compose,
     return status;
 }
 
+static bool
+is_the_same(const struct rewrite *r)
+{
+    return r->how->respec == NULL && r->how->more == NULL;
+}
+
 /* A full checkpoint that is written as it is must have the digest it had. */
 static rps_status
 compare(const struct rewrite *r, const struct rps_ckpt_compose *compose,
@@ -293,7 +299,7 @@ compare(const struct rewrite *r, const struct rps_ckpt_compose *compose,
 {
     const struct rps_ckpt_link *link = rps_ckpt_chain_last(r->how->chain);
 
-    if (r->how->chain->count > 1 || r->how->respec != NULL ||
+    if (r->how->chain->count > 1 || !is_the_same(r) ||
             rps_digest_equal(
                     link->manifest.digest, rps_ckpt_compose_digest(compose))) {
         return RPS_OK;
@@ -319,10 +325,13 @@ write_all(struct rewrite *r, struct rps_ckpt_compose *compose,
     if (status == RPS_OK) {
         status = rewrite_lanes(r, compose, error);
     }
+    if (status == RPS_OK && r->how->more != NULL) {
+        status = r->how->more(r->how->context, compose, error);
+    }
     if (status == RPS_OK) {
         /* only the same content may pass for the delta */
         status = rps_ckpt_compose_seal(
-                compose, r->how->respec == NULL ? folded : NULL, error);
+                compose, is_the_same(r) ? folded : NULL, error);
     }
     if (status == RPS_OK) {
         status = compare(r, compose, error);
@@ -346,6 +355,9 @@ create(const struct rewrite *r, struct rps_ckpt_compose **compose_out,
             .memory_bytes = r->how->memory_bytes / 2};
     rps_status status;
 
+    if (like != NULL && r->how->respec != NULL) {
+        (void)json_object_del(like, RPS_CKPT_ARCHIVED);
+    }
     if (like == NULL ||
             (r->how->fields != NULL &&
                     json_object_update(

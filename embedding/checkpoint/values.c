@@ -2,6 +2,7 @@
 #include "embedding/checkpoint/values.h"
 
 #include "base/half.h"
+#include "embedding/optimizer.h"
 
 #include <assert.h>
 #include <stdint.h>
@@ -116,4 +117,10 @@ rps_ckpt_values_of_floats(
 
         memcpy(bytes + i * sizeof(bits), &bits, sizeof(bits));
     }
+}
+
+void
+rps_ckpt_slots_fresh(const rps_table_spec *spec, float *slots)
+{
+    rps_slots_fresh(spec, slots);
 }

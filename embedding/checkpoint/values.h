@@ -29,4 +29,7 @@ void rps_ckpt_values_floats(
 void rps_ckpt_values_of_floats(
         enum rps_value type, const float *floats, size_t n, void *values);
 
+/** What the slots of a new row hold: all of the spec's floats. */
+void rps_ckpt_slots_fresh(const rps_table_spec *spec, float *slots);
+
 #endif /* RPS_EMBEDDING_CHECKPOINT_VALUES_H */

@@ -55,8 +55,10 @@ value_of(const struct rps_option_def *def)
 static struct value
 value_of_own(const struct rps_tool_flag *flag)
 {
-    return (struct value){.is_file = flag->argument != NULL &&
-                                     strcmp(flag->argument, "FILE") == 0};
+    const char *argument = flag->argument != NULL ? flag->argument : "";
+
+    return (struct value){.is_file = strcmp(argument, "FILE") == 0,
+            .is_folder = strcmp(argument, "DIR") == 0};
 }
 
 static struct value
