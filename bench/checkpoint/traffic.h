@@ -11,8 +11,9 @@
 
 #include <stdatomic.h>
 
-#define BENCH_TRAFFIC_BATCHES 64u /* drawn before, gone through over and over \
-                                   */
+#define BENCH_TRAFFIC_BATCHES                       \
+    64u /* drawn before, gone through over and over \
+         */
 
 struct bench_traffic {
     struct bench_saves *saves;
