@@ -245,6 +245,7 @@ open_service(struct local *local, const struct rps_local_options *options,
             .job_seed = options->job_seed,
             .checkpoint_dir = options->checkpoint_dir,
             .checkpoint_read_only_ok = options->checkpoint_read_only,
+            .warm_start_dirs = "/", /* who asks could read it himself */
             .step_bytes_max = 256u << 20,
             .step_timeout_ms = 60000,
     };

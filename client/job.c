@@ -6,9 +6,11 @@
 #include "base/json.h"
 #include "base/terms.h"
 #include "client/call.h"
+#include "client/warm.h"
 #include "client/watch.h"
 
 #include <recps/alike.h>
+#include <recps/warm.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -109,10 +111,15 @@ read_start(const rps_client *client, const json_t *object, rps_start *start)
 }
 
 static char *
-restore_text(uint32_t epoch, uint64_t step, const rps_terms *terms)
+restore_text(uint32_t epoch, uint64_t step, const rps_terms *terms,
+        const rps_warm_start *warm)
 {
     json_t *object = rps_terms_json(terms);
 
+    if (object != NULL && warm != NULL && !rps_warm_add(object, warm)) {
+        json_decref(object);
+        return NULL;
+    }
     if (object == NULL ||
             json_object_set_new(
                     object, "epoch", json_integer((json_int_t)epoch)) != 0 ||
@@ -214,10 +221,39 @@ next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
     return status;
 }
 
+/* All must have begun from the same step; PS 0's words count. */
+static rps_status
+take_outcome(const rps_client *client, uint32_t ps, const json_t *object,
+        uint64_t *step, char **outcome)
+{
+    const json_t *warm = json_object_get(object, "warm_start");
+    uint64_t own = 0;
+
+    if (!rps_answer_u64(warm, "step", &own) ||
+            !json_is_array(json_object_get(warm, "fresh_slots")) ||
+            !json_is_array(json_object_get(warm, "absent"))) {
+        return malformed(client, ps, "warm_start");
+    }
+    if (ps == 0) {
+        *step = own;
+        *outcome = json_dumps(warm, JSON_COMPACT);
+        return *outcome != NULL ? RPS_OK : rps_client_nomem();
+    }
+    return own == *step
+                   ? RPS_OK
+                   : rps_client_fail(RPS_E_MISMATCH,
+                             "PS %u (%s) began from step %" PRIu64
+                             ", PS 0 from %" PRIu64
+                             ": name the step that all of them have",
+                             ps, client->channels[ps]->address, own, *step);
+}
+
+/* outcome: NULL where nothing of a checkpoint was chosen. */
 static rps_status
 take_restored(const rps_client *client, const struct rps_answer *answers,
-        rps_start *start)
+        rps_start *start, char **outcome)
 {
+    uint64_t from_step = 0;
     rps_status status = RPS_OK;
     uint32_t ps;
 
@@ -235,14 +271,17 @@ take_restored(const rps_client *client, const struct rps_answer *answers,
         } else if (status == RPS_OK && ps == 0) {
             status = read_data_position(object, &start->data_position);
         }
+        if (status == RPS_OK && outcome != NULL) {
+            status = take_outcome(client, ps, object, &from_step, outcome);
+        }
         json_decref(object);
     }
     return status;
 }
 
-rps_status
-rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
-        rps_start *start_out)
+static rps_status
+begin(rps_client *client, uint64_t step, const rps_warm_start *warm,
+        const rps_terms *terms, rps_start *start_out, char **outcome)
 {
     struct rps_verb verb = {.opcode = RPS_OP_RESTORE, .bare = true};
     struct rps_answer *answers = NULL;
@@ -265,12 +304,12 @@ rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
     status = answers != NULL ? next_epoch(client, answers, &start.epoch)
                              : rps_client_nomem();
     if (status == RPS_OK) {
-        text = restore_text(start.epoch, step, &start.terms);
+        text = restore_text(start.epoch, step, &start.terms, warm);
         status = text != NULL ? rps_call_all(client, &verb, text, answers)
                               : rps_client_nomem();
     }
     if (status == RPS_OK) {
-        status = take_restored(client, answers, &start);
+        status = take_restored(client, answers, &start, outcome);
     }
     if (status == RPS_OK) {
         rps_client_set_epoch(client, start.epoch);
@@ -280,6 +319,37 @@ rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
     }
     free(text);
     rps_answers_destroy(client, answers);
+    return status;
+}
+
+rps_status
+rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
+        rps_start *start_out)
+{
+    return begin(client, step, NULL, terms, start_out, NULL);
+}
+
+rps_status
+rps_job_begin_from(rps_client *client, uint64_t step,
+        const rps_warm_start *warm, const rps_terms *terms,
+        rps_start *start_out, char **outcome_out)
+{
+    rps_status status = rps_client_enter(client);
+
+    if (outcome_out == NULL) {
+        return rps_client_fail(RPS_E_INVAL, "outcome_out is NULL");
+    }
+    *outcome_out = NULL;
+    if (status == RPS_OK) {
+        status = rps_warm_check(step, warm);
+    }
+    if (status == RPS_OK) {
+        status = begin(client, step, warm, terms, start_out, outcome_out);
+    }
+    if (status != RPS_OK) {
+        free(*outcome_out);
+        *outcome_out = NULL;
+    }
     return status;
 }
 

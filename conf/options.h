@@ -63,6 +63,7 @@
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, buffers_max, BYTES, "1GiB", "bytes", "64MiB..1TiB", "memory of connections: requests that come in, replies that are not taken yet; nothing large is read beyond that") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, client_ttl, SECONDS, "86400", "s", "1..31536000", "a client without a connection is forgotten after this long") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, start_from, CHOICE, "empty", "", "empty|newest", "tables at the start: none, or those of the newest complete checkpoint") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, warm_start_dirs, STRING, "", "", "", "folders, commas between, that a job may begin from (--warm-start) beside checkpoint_dir, and all below them") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, shm_ring, BYTES, "4MiB", "bytes", "64KiB..1GiB", "shared memory of a connection in each direction; rounded up to a power of two") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together, 8MiB at least; 0: no limit") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, disk_tier, STRING, "", "", "", "folder of a scratch file for rows beyond the memory limits; empty: none") \
@@ -108,6 +109,9 @@
   X(RPS_SCOPE_TRAIN, cut, CHOICE, "job", "", "job|local", "what a save of async and bounded is a state of: job, of one step of all replicas, who wait for it; local, of each server's own moment (docs/TRAINING.md)") \
   X(RPS_SCOPE_TRAIN, keep, U64, "5", "checkpoints", "1..1000000", "complete checkpoints that stay") \
   X(RPS_SCOPE_TRAIN, restore, OPTIONAL, "", "step", "", "start from the newest checkpoint, or from =STEP") \
+  X(RPS_SCOPE_TRAIN, warm_start, STRING, "", "", "", "DIR or DIR:STEP: begin a new job with the rows of another one's newest checkpoint there, or of that step") \
+  X(RPS_SCOPE_TRAIN, restore_tables, STRING, "", "", "", "tables that --restore and --warm-start take, commas between; NEW=OLD: the checkpoint's OLD as NEW; the others begin fresh; empty: all") \
+  X(RPS_SCOPE_TRAIN, restore_weights_only, BOOL, "false", "", "", "--restore and --warm-start take rows without optimizer slots, which begin fresh") \
   X(RPS_SCOPE_TRAIN, init_from, STRING, "", "", "", "folder with start weights: one .npy a variable, keys.tsv") \
   X(RPS_SCOPE_TRAIN, evaluate, BOOL, "false", "", "", "restore and evaluate only") \
   X(RPS_SCOPE_TRAIN, predict, STRING, "", "", "", "restore, write a probability a test row to this file") \

@@ -8,8 +8,10 @@
 #include "base/log.h"
 #include "base/terms.h"
 #include "server/job.h"
+#include "server/load.h"
 #include "server/save.h"
 #include "server/state.h"
+#include "server/warm.h"
 #include "server/writer.h"
 
 #include <inttypes.h>
@@ -27,48 +29,19 @@ struct fresh {
     struct rps_save_parent parent; /* of the next delta */
 };
 
-static bool
-owns(void *context, uint64_t hash)
-{
-    const struct rps_service *service = context;
-
-    return rps_route_owner(&service->route, hash) == service->options.ps_index;
-}
-
-static void
-on_progress(void *context, uint64_t rows, uint64_t rows_total)
-{
-    struct rps_service *service = context;
-
-    rps_record_put(&service->saving.restore_rows_total, rows_total);
-    rps_record_put(&service->saving.restore_rows, rows);
-}
-
 static rps_status
 load(struct rps_service *service, const struct rps_task *task,
         struct fresh *fresh, struct rps_error *error)
 {
-    struct rps_restore restore = {.dir = service->options.checkpoint_dir,
-            .step = task->step,
-            .part = service->options.ps_index,
-            .parts = service->options.ps_count,
-            .owns = owns,
-            .progress = on_progress,
-            .context = service};
     json_t *position;
-    rps_status status;
+    rps_status status = rps_load(service, task->step, task->warm, fresh->store,
+            &fresh->manifest, &fresh->lanes, &fresh->lane_count, error);
 
-    if (restore.dir == NULL) {
-        return rps_fail(error, RPS_E_NOT_FOUND,
-                "RESTORE of step %" PRIu64 ": PS %" PRIu32
-                " has no checkpoint_dir",
-                task->step, service->options.ps_index);
-    }
-    status = rps_checkpoint_restore(&restore, fresh->store, &fresh->manifest,
-            &fresh->lanes, &fresh->lane_count, error);
-    if (status == RPS_OK) {
+    if (status == RPS_OK && task->warm == NULL) {
         rps_save_read_parent(
                 service, task->step, fresh->manifest, &fresh->parent);
+    }
+    if (status == RPS_OK && !rps_warm_begins(task->warm)) {
         position = json_object_get(fresh->manifest, "data_position");
         if (position != NULL && !json_is_null(position)) {
             fresh->data_position = json_incref(position);
@@ -87,7 +60,9 @@ make_fresh(struct rps_service *service, const struct rps_task *task,
     if (status != RPS_OK || fresh->contributed == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "RESTORE: no memory");
     }
-    return task->step > 0 ? load(service, task, fresh, error) : RPS_OK;
+    return task->step > 0 || task->warm != NULL
+                   ? load(service, task, fresh, error)
+                   : RPS_OK;
 }
 
 static void
@@ -124,11 +99,12 @@ check_epoch(struct rps_service *service, const struct rps_task *task,
                              epoch, own);
 }
 
-/* state_lock exclusive. What is in the tables is this checkpoint. */
+/* state_lock exclusive. What is in the tables is this checkpoint, or only a
+ * part of one, on which no delta may stand: then it has no name here. */
 static void
 stand_on(struct rps_service *service, const struct fresh *fresh)
 {
-    if (fresh->manifest != NULL) {
+    if (fresh->parent.name[0] != '\0') {
         rps_store_mark_clean(service->store);
     }
     rps_save_stand_on(service, &fresh->parent);
@@ -161,6 +137,9 @@ swap_in(struct rps_service *service, struct rps_task *task, struct fresh *fresh,
         service->terms = task->terms;
         service->begun_by = task->client;
         service->begun_step = task->step;
+        json_decref(service->warm_answer);
+        service->warm_answer =
+                task->warm != NULL ? rps_warm_answer(task->warm) : NULL;
         atomic_store(&service->epoch, task->epoch);
         rps_tables_set_step(service->store, task->step);
         atomic_store(&service->step, task->step);
@@ -189,6 +168,7 @@ restore_answer(const struct rps_service *service, const struct rps_task *task)
     json_t *position = service->data_position != NULL
                                ? json_incref(service->data_position)
                                : json_null();
+    json_t *answer;
 
     for (size_t i = 0; i < rps_store_count(service->store); i++) {
         const rps_table_spec *spec =
@@ -196,9 +176,12 @@ restore_answer(const struct rps_service *service, const struct rps_task *task)
 
         json_array_append_new(names, json_string(spec->name));
     }
-    return rps_json_text(
-            json_pack("{s:I, s:o, s:o}", "step", (json_int_t)task->step,
-                    "data_position", position, "tables", names));
+    answer = json_pack("{s:I, s:o, s:o}", "step", (json_int_t)task->step,
+            "data_position", position, "tables", names);
+    if (answer != NULL && service->warm_answer != NULL) {
+        (void)json_object_set(answer, "warm_start", service->warm_answer);
+    }
+    return rps_json_text(answer);
 }
 
 static rps_status
@@ -367,7 +350,7 @@ run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
     const uint64_t start = rps_clock_ns();
     rps_status status;
 
-    on_progress(service, 0, 0);
+    rps_load_progress(service, 0, 0);
     rps_record_busy(service, RPS_BUSY_RESTORE);
     status = restore(service, task, text_out, error);
     rps_record_busy(service, RPS_BUSY_NOT);
@@ -411,6 +394,9 @@ read_task(const json_t *object, struct rps_task *task, struct rps_error *error)
         status =
                 rps_json_u64(object, "step", 999999999999u, &task->step, error);
     }
+    if (status == RPS_OK) {
+        status = rps_warm_read(object, task->step, &task->warm, error);
+    }
     task->epoch = (uint32_t)epoch;
     return status;
 }
@@ -441,5 +427,9 @@ rps_serve_restore(struct rps_request *request)
     if (status == RPS_OK) {
         status = check_epoch(service, &task, &request->error);
     }
-    return status == RPS_OK ? rps_writer_submit(request, &task) : status;
+    if (status == RPS_OK) {
+        return rps_writer_submit(request, &task); /* its texts, too */
+    }
+    rps_warm_destroy(task.warm);
+    return status;
 }

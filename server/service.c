@@ -88,11 +88,18 @@ copy_options(struct rps_service *service,
     }
     *own = *options;
     own->checkpoint_dir = NULL;
+    own->warm_start_dirs = NULL;
     own->token = NULL; /* the caller's: service->token */
     own->job_id = strdup(options->job_id != NULL ? options->job_id : "recps");
     if (options->checkpoint_dir != NULL && options->checkpoint_dir[0] != 0) {
         own->checkpoint_dir = strdup(options->checkpoint_dir);
         if (own->checkpoint_dir == NULL) {
+            return rps_fail(error, RPS_E_NOMEM, "no memory");
+        }
+    }
+    if (options->warm_start_dirs != NULL) {
+        own->warm_start_dirs = strdup(options->warm_start_dirs);
+        if (own->warm_start_dirs == NULL) {
             return rps_fail(error, RPS_E_NOMEM, "no memory");
         }
     }
@@ -292,6 +299,8 @@ rps_service_destroy(struct rps_service *service)
     pthread_rwlock_destroy(&service->change_lock);
     pthread_rwlock_destroy(&service->state_lock);
     free((void *)(uintptr_t)service->options.checkpoint_dir);
+    free((void *)(uintptr_t)service->options.warm_start_dirs);
+    json_decref(service->warm_answer);
     free((void *)(uintptr_t)service->options.job_id);
     free(service);
 }

@@ -36,6 +36,9 @@ struct rps_service_options {
     /** Go on with a folder that can be read but not written, as an
      * evaluator's may be: RESTORE works, SAVE fails. Else create fails. */
     bool checkpoint_read_only_ok;
+    /** Folders, commas between, that a RESTORE may read beside checkpoint_dir
+     * and what is below them: "/" is any. NULL or "": none. */
+    const char *warm_start_dirs;
     uint64_t step_bytes_max; /* of one replica's contribution */
     uint32_t step_timeout_ms;
     uint64_t client_ttl_ms; /* of one without a connection; 0: no limit */

@@ -229,6 +229,8 @@ struct rps_service {
     uint64_t drops;      /* tables dropped so far; state_lock */
     uint64_t begun_by;   /* client of the last RESTORE; state_lock */
     uint64_t begun_step; /* its step; likewise */
+    json_t *warm_answer; /* what it took of which checkpoint, or NULL; likewise
+                          */
     size_t apply_next;   /* table at which a failed apply goes on; state_lock
                             exclusive */
 

@@ -6,6 +6,7 @@
 #include "server/writer.h"
 
 #include "base/clock.h"
+#include "server/warm.h"
 
 #include <stdlib.h>
 
@@ -37,6 +38,7 @@ run_in_time(struct rps_service *service, struct rps_task *task, char **text_out,
 static void
 free_task(struct rps_task *task)
 {
+    rps_warm_destroy(task->warm);
     free(task->manifest);
     free(task->why);
     free(task);
@@ -216,6 +218,7 @@ rps_writer_submit(struct rps_request *request, const struct rps_task *task)
     rps_status status;
 
     if (copy == NULL) {
+        rps_warm_destroy(task->warm);
         free(task->manifest);
         free(task->why);
         return rps_fail(&request->error, RPS_E_NOMEM, "no memory to wait");

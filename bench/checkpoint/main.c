@@ -2,6 +2,7 @@
 /* The rounds: the disk and the product take turns in going first. */
 #include "bench/checkpoint/main.h"
 
+#include "bench/checkpoint/beside.h"
 #include "bench/checkpoint/disk.h"
 #include "bench/checkpoint/saves.h"
 #include "bench/print.h"
@@ -62,7 +63,8 @@ read_disk(struct turn *turn)
 static rps_status
 save(struct turn *turn)
 {
-    rps_status status = bench_saves_full(turn->saves, turn->step, &turn->saved);
+    rps_status status =
+            bench_saves_write(turn->saves, turn->step, false, &turn->saved);
 
     bench_series_add(&turn->rounds->save, turn->saved.seconds);
     turn->rounds->extra_rss =
@@ -151,7 +153,7 @@ static rps_status
 warm_up(struct bench_saves *saves, struct rounds *rounds)
 {
     struct bench_saved saved = {0};
-    rps_status status = bench_saves_full(saves, 1, &saved);
+    rps_status status = bench_saves_write(saves, 1, false, &saved);
 
     rounds->bytes = saved.bytes;
     return status == RPS_OK ? bench_saves_remove(saves, 1) : status;
@@ -218,6 +220,12 @@ bench_checkpoint_main(int argc, char **argv)
     status = bench_saves_init(&saves, &args, &report);
     if (status == RPS_OK) {
         status = run_rounds(&saves);
+    }
+    if (status == RPS_OK) {
+        status = bench_part_delta(&saves, args.rounds + 1);
+    }
+    if (status == RPS_OK && args.seconds > 0) {
+        status = bench_part_traffic(&saves, args.rounds + 3);
     }
     bench_saves_finish(&saves);
     if (status != RPS_OK) {

@@ -39,6 +39,7 @@
     X(lookup_p50_saving_us, "lookup, median, while saving, us")               \
     X(lookup_p99_saving_us, "lookup, p99, while saving, us")                  \
     X(lookup_p99_ratio, "lookup p99, saving / no save")                       \
+    X(cut_pause_us, "longest pause of all pushes for a cut, us")              \
     X(saving_extra_rss_bytes, "largest RSS, save beside pushes, less before") \
     X(checked_restores, "restores whose digest was compared")
 

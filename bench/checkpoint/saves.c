@@ -7,8 +7,8 @@
 #include "base/spec.h"
 #include "bench/check.h"
 #include "bench/print.h"
-#include "client/manifest.h"
 #include "embedding/checkpoint/checkpoint.h"
+#include "embedding/cut.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -144,6 +144,7 @@ bench_saves_init(struct bench_saves *saves,
     rps_status status = RPS_OK;
 
     *saves = (struct bench_saves){.args = args, .report = report};
+    pthread_rwlock_init(&saves->changing, NULL);
     status = make_folder(saves);
     if (status == RPS_OK) {
         status =
@@ -170,6 +171,7 @@ bench_saves_finish(struct bench_saves *saves)
     rps_store_destroy(saves->store);
     bench_reserve_finish(&saves->reserve);
     bench_keyset_finish(&saves->set);
+    pthread_rwlock_destroy(&saves->changing);
     if (saves->folder[0] != '\0') {
         char *lock = NULL;
 
@@ -194,20 +196,22 @@ id_of(const struct bench_saves *saves, uint64_t step)
 }
 
 static rps_status
-commit(struct bench_saves *saves, uint64_t step, json_t *part)
+commit(struct bench_saves *saves, uint64_t step, bool is_delta,
+        const json_t *answer)
 {
     const struct rps_checkpoint_id id = id_of(saves, step);
-    const struct rps_manifest_plan plan = {.step = step,
-            .epoch = id.epoch,
-            .job_id = "recps-bench",
-            .answers = &part,
-            .parts = 1};
+    const struct bench_parent none = {.step = 0};
+    struct bench_parent self;
     char *text = NULL;
-    rps_status status = rps_manifest_build(&plan, &text, &saves->error);
+    rps_status status = bench_manifest_make(step, answer,
+            is_delta ? &saves->parent : &none, &text, &self, &saves->error);
 
     if (status == RPS_OK) {
         status = rps_checkpoint_commit(
                 &id, text, strlen(text), 0, &saves->error);
+    }
+    if (status == RPS_OK) {
+        saves->parent = self;
     }
     free(text);
     return status;
@@ -239,32 +243,50 @@ count_part(const json_t *answer, struct bench_saved *saved)
     }
 }
 
-rps_status
-bench_saves_full(
-        struct bench_saves *saves, uint64_t step, struct bench_saved *saved)
+static rps_status
+prepare_and_commit(struct bench_saves *saves, uint64_t step, bool is_delta,
+        struct rps_cut *cut, struct bench_saved *saved)
 {
     const struct rps_checkpoint_id id = id_of(saves, step);
+    json_t *part = NULL;
+    rps_status status = rps_checkpoint_prepare(
+            &id, is_delta, cut, NULL, 0, &part, &saves->error);
+
+    if (status == RPS_OK) {
+        status = commit(saves, step, is_delta, part);
+    }
+    count_part(part, saved);
+    json_decref(part);
+    return status;
+}
+
+rps_status
+bench_saves_write(struct bench_saves *saves, uint64_t step, bool is_delta,
+        struct bench_saved *saved)
+{
     const bool known = bench_rss_peak_reset();
     const double before = (double)bench_rss_bytes();
     const uint64_t start = rps_clock_ns();
     struct rps_cut *cut = NULL;
-    json_t *part = NULL;
-    rps_status status = rps_cut_take(saves->store,
-            (struct rps_now){.step = step}, 0, &cut, &saves->error);
+    rps_status status;
 
+    pthread_rwlock_wrlock(&saves->changing);
+    status = rps_cut_take(saves->store, (struct rps_now){.step = 1},
+            saves->args->save_buffer, &cut, &saves->error);
+    pthread_rwlock_unlock(&saves->changing);
+    if (status != RPS_OK) {
+        return status;
+    }
+    saved->pause = (double)(rps_clock_ns() - start) / 1e9;
+    status = prepare_and_commit(saves, step, is_delta, cut, saved);
     if (status == RPS_OK) {
-        status = rps_checkpoint_prepare(
-                &id, false, cut, NULL, 0, &part, &saves->error);
-        if (status == RPS_OK) {
-            status = commit(saves, step, part);
-        }
+        rps_cut_commit(cut);
+    } else {
         rps_cut_abort(cut);
     }
     saved->seconds = (double)(rps_clock_ns() - start) / 1e9;
     saved->extra_rss = known ? fmax(0, (double)bench_rss_peak_bytes() - before)
                              : (double)NAN;
-    count_part(part, saved);
-    json_decref(part);
     return status;
 }
 

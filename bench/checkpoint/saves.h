@@ -8,10 +8,13 @@
 #define RPS_BENCH_CHECKPOINT_SAVES_H
 
 #include "bench/checkpoint/args.h"
+#include "bench/checkpoint/manifest.h"
 #include "bench/checkpoint/report.h"
 #include "bench/keyset.h"
 #include "bench/memory.h"
 #include "embedding/store.h"
+
+#include <pthread.h>
 
 struct bench_saves {
     const struct bench_checkpoint_args *args;
@@ -19,6 +22,9 @@ struct bench_saves {
     struct bench_keyset set;
     struct rps_store *store;
     struct rps_table *table;
+    /* Whoever changes the table has it shared, a cut exclusively. */
+    pthread_rwlock_t changing;
+    struct bench_parent parent; /* the newest save */
     /* Warm memory, for the rows of the next restore: on a virtual machine
      * memory that was free for some seconds costs more than the disk. */
     struct bench_reserve reserve;
@@ -32,16 +38,18 @@ rps_status bench_saves_init(struct bench_saves *saves,
         struct bench_checkpoint_report *report);
 void bench_saves_finish(struct bench_saves *saves);
 
-/** One save, from PREPARE to the folder with its name. */
+/** One save, from its cut to the folder with its name. */
 struct bench_saved {
     double seconds;
+    double pause;   /* of it, in which nothing may change: the cut */
     uint64_t bytes; /* of all its files */
     uint64_t rows;
     double extra_rss; /* largest RSS meanwhile, less before; NaN: unknown */
 };
 
-rps_status bench_saves_full(
-        struct bench_saves *saves, uint64_t step, struct bench_saved *saved);
+/** Full, or what changed since the newest save, on which it stands. */
+rps_status bench_saves_write(struct bench_saves *saves, uint64_t step,
+        bool is_delta, struct bench_saved *saved);
 
 struct bench_restored {
     double seconds;

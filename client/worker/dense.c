@@ -64,7 +64,9 @@ rps_dense_assign(
                 .key_count = (size_t)variable->rows,
                 .rows = variable->values,
         };
-        rps_status status = rps_assign_rows(client, &assign);
+        rps_status status = dense->has_values[v]
+                                    ? RPS_OK
+                                    : rps_assign_rows(client, &assign);
 
         if (status != RPS_OK) {
             return rps_fail(error, status, "start values of %s: %s",

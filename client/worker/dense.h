@@ -15,6 +15,8 @@
 struct rps_dense {
     struct rps_model *model; /* borrowed */
     rps_embedding_table *tables[RPS_MODEL_VARIABLES_MAX];
+    /* of a checkpoint that is not this model's start: not assigned */
+    bool has_values[RPS_MODEL_VARIABLES_MAX];
     uint64_t *keys; /* 0, 1, … up to the longest variable's rows */
 };
 
@@ -25,7 +27,8 @@ void rps_dense_finish(struct rps_dense *dense);
 void rps_dense_spec(rps_table_spec *spec, const struct rps_variable *variable,
         const struct rps_settings *settings);
 
-/** Chief: write the variables' values as they are, with fresh slots. */
+/** Chief: write the variables' values as they are, with fresh slots; but of
+ * those that have values. */
 rps_status rps_dense_assign(
         struct rps_dense *dense, rps_client *client, struct rps_error *error);
 

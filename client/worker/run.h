@@ -29,6 +29,7 @@ struct rps_run {
     rps_terms terms; /* the chief's, once joined */
     bool can_save;   /* the servers have a checkpoint_dir */
     struct rps_tables tables;
+    uint64_t warm_step; /* that a part of a checkpoint was taken of; 0: none */
     struct rps_group *group;   /* --dense allreduce; NULL: no such thing */
     struct rps_report *report; /* the chief's; others: quiet */
     bool data_failed;          /* the failure in hand is the data's */

@@ -33,6 +33,14 @@ struct rps_rates {
     double dense;
 };
 
+/** What a start takes of a checkpoint, if not all of it. */
+struct rps_warm_settings {
+    char *dir;          /* another job's; owned; NULL: none */
+    uint64_t step;      /* of it; 0: the newest */
+    const char *tables; /* --restore-tables, or NULL; borrowed */
+    bool weights_only;
+};
+
 struct rps_settings {
     const struct rps_options *options; /* borrowed */
     enum rps_task task;
@@ -48,6 +56,7 @@ struct rps_settings {
     bool is_chief;
     bool restore;          /* --restore, --evaluate or --predict */
     uint64_t restore_step; /* 0: the newest */
+    struct rps_warm_settings warm;
     bool evaluate;
     bool has_test; /* there are rows to evaluate */
 };

@@ -7,6 +7,7 @@
 #include "client/worker/alike.h"
 #include "client/worker/deterministic.h"
 #include "client/worker/loop.h"
+#include "client/worker/warm.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ rps_loop_begin(struct rps_run *run)
     const struct rps_settings *settings = run->settings;
     rps_start start = {0};
     uint64_t step = 0;
+    bool warm = false;
     rps_status status = RPS_OK;
 
     if (settings->restore) {
@@ -27,18 +29,21 @@ rps_loop_begin(struct rps_run *run)
     if (status != RPS_OK) {
         return status;
     }
-    status = rps_job_begin(run->client, step, &settings->terms, &start);
+    warm = rps_warm_applies(run, step);
+    status = warm ? rps_warm_begin(run, step, &start)
+                  : rps_job_begin(run->client, step, &settings->terms, &start);
     free(start.data_position);
     if (status != RPS_OK) {
-        return rps_run_client_failed(run, status, "beginning the job");
+        return warm ? status
+                    : rps_run_client_failed(run, status, "beginning the job");
     }
-    if (step > 0) {
+    if (step > 0 && !warm) {
         status = rps_tables_check_restored(&run->tables, &run->error);
     }
     if (status == RPS_OK) {
         status = rps_tables_open(&run->tables, &run->error);
     }
-    if (status == RPS_OK && step == 0) {
+    if (status == RPS_OK && (step == 0 || warm)) {
         status = rps_run_init_from(run);
     }
     return status;

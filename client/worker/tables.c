@@ -48,6 +48,14 @@ open_table(struct rps_tables *tables, const rps_table_spec *spec,
     return RPS_OK;
 }
 
+void
+rps_tables_spec(
+        const struct rps_tables *tables, uint32_t t, rps_table_spec *spec)
+{
+    *spec = tables->settings->model.tables[t].spec;
+    spec->seed = tables->settings->options->seed;
+}
+
 rps_status
 rps_tables_open(struct rps_tables *tables, struct rps_error *error)
 {
@@ -56,8 +64,7 @@ rps_tables_open(struct rps_tables *tables, struct rps_error *error)
     rps_table_spec spec;
 
     for (uint32_t t = 0; t < model->table_count && status == RPS_OK; t++) {
-        spec = tables->settings->model.tables[t].spec;
-        spec.seed = tables->settings->options->seed;
+        rps_tables_spec(tables, t, &spec);
         status = open_table(tables, &spec, &tables->sparse[t], error);
     }
     for (uint32_t v = 0; v < model->variable_count && status == RPS_OK; v++) {

@@ -32,6 +32,10 @@ void rps_tables_finish(struct rps_tables *tables);
 rps_status rps_tables_check_restored(
         struct rps_tables *tables, struct rps_error *error);
 
+/** Of sparse table t, as the settings say. */
+void rps_tables_spec(
+        const struct rps_tables *tables, uint32_t t, rps_table_spec *spec);
+
 /** Open or create every table as the settings say. */
 rps_status rps_tables_open(struct rps_tables *tables, struct rps_error *error);
 

@@ -160,6 +160,7 @@ struct rps_restore_table {
     const char *name;           /* that it gets; not looked at with a spec */
     const char *from;           /* its name there; NULL: the same */
     const rps_table_spec *spec; /* NULL: as it is there */
+    bool optional; /* where it is not there, it is left out; else NOT_FOUND */
 };
 rps_status rps_checkpoint_restore(const struct rps_restore *restore,
         struct rps_store *store, json_t **manifest_out,

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "embedding/checkpoint/scan.h"
+#include "embedding/cut.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -155,6 +156,13 @@ restore_lanes(struct rps_ckpt_restoring *r, struct rps_lane_record **lanes_out,
     return RPS_OK;
 }
 
+/* All that it has, as it has it: a delta may stand on it. */
+static bool
+is_exact(const struct rps_restore *how)
+{
+    return how->tables == NULL && !how->weights_only && !how->begins;
+}
+
 rps_status
 rps_checkpoint_restore(const struct rps_restore *restore,
         struct rps_store *store, json_t **manifest_out,
@@ -177,6 +185,9 @@ rps_checkpoint_restore(const struct rps_restore *restore,
     if (status == RPS_OK) {
         *manifest_out =
                 json_incref(rps_ckpt_chain_last(&r.chain)->manifest.root);
+        if (is_exact(restore)) {
+            rps_store_mark_clean(store);
+        }
     } else {
         rps_store_clear(store);
         free(*lanes_out);

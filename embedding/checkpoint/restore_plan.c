@@ -68,6 +68,23 @@ choose_parts(const struct rps_ckpt_restoring *r, struct rps_ckpt_wanted *wanted)
     wanted->counts = whole && r->same_seed && from->admission == to->admission;
 }
 
+static const char *
+name_of(const struct rps_restore_table *asked)
+{
+    return asked->spec != NULL ? asked->spec->name : asked->name;
+}
+
+static const struct rps_ckpt_table *
+find(const struct rps_ckpt_manifest *manifest,
+        const struct rps_restore_table *asked)
+{
+    const size_t at =
+            rps_ckpt_table_find(manifest->tables, manifest->table_count,
+                    asked->from != NULL ? asked->from : name_of(asked));
+
+    return at < manifest->table_count ? &manifest->tables[at] : NULL;
+}
+
 static rps_status
 plan_table(const struct rps_ckpt_restoring *r,
         const struct rps_restore_table *asked, struct rps_ckpt_wanted *wanted,
@@ -104,19 +121,22 @@ rps_ckpt_restore_plan(struct rps_ckpt_restoring *r, struct rps_error *error)
     const struct rps_restore *how = r->how;
     const struct rps_ckpt_manifest *manifest = manifest_of(r);
     const bool all = how->tables == NULL;
+    const size_t asked_count = all ? manifest->table_count : how->table_count;
     rps_status status = RPS_OK;
 
-    r->wanted_count = all ? manifest->table_count : how->table_count;
-    r->wanted = calloc(r->wanted_count + 1, sizeof(*r->wanted));
+    r->wanted = calloc(asked_count + 1, sizeof(*r->wanted));
     if (r->wanted == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "%s: no memory", how->dir);
     }
-    for (size_t i = 0; i < r->wanted_count && status == RPS_OK; i++) {
+    for (size_t i = 0; i < asked_count && status == RPS_OK; i++) {
         const struct rps_restore_table same = {
                 .name = all ? manifest->tables[i].spec.name : NULL};
+        const struct rps_restore_table *asked = all ? &same : &how->tables[i];
 
-        status = plan_table(
-                r, all ? &same : &how->tables[i], &r->wanted[i], error);
+        if (asked->optional && find(manifest, asked) == NULL) {
+            continue;
+        }
+        status = plan_table(r, asked, &r->wanted[r->wanted_count++], error);
     }
     return status;
 }

@@ -245,6 +245,7 @@ create_service(struct rps_daemon *daemon)
             .fingerprint =
                     cluster->role == RPS_ROLE_LOCAL ? 0 : cluster->fingerprint,
             .checkpoint_dir = rps_daemon_checkpoint_dir(options),
+            .warm_start_dirs = options->warm_start_dirs,
             .step_bytes_max = options->step_bytes_max,
             .step_timeout_ms = (uint32_t)(options->step_timeout * 1000.0),
             .client_ttl_ms = (uint64_t)(options->client_ttl * 1000.0),

@@ -14,7 +14,13 @@ FIGURES = [
     "disk_write_bytes_per_second", "save_ratio", "restore_seconds",
     "restore_bytes_per_second", "disk_read_bytes_per_second", "restore_ratio",
     "cached_read_bytes_per_second", "verify_seconds",
-    "verify_bytes_per_second"]
+    "verify_bytes_per_second", "delta_rows", "delta_bytes", "delta_seconds",
+    "delta_bytes_per_second", "delta_restore_seconds"]
+TRAFFIC = [
+    "push_peak_per_second", "cut_pause_us"] + [
+        f"{what}_{which}_us" for what in ("push", "lookup")
+        for which in ("p50_idle", "p99_idle", "p50_saving", "p99_saving")] + [
+            "push_p99_ratio", "lookup_p99_ratio"]
 
 pytestmark = benches.is_built
 
@@ -34,13 +40,15 @@ def fixture_disk(tmp_path):
 
 def test_json_is_one_object_with_every_figure(disk):
     result = figures(*SMALL, "--dim", 8, "--optimizer", "adam", "--dir", disk)
-    assert_positive(result, FIGURES)
+    assert_positive(result, FIGURES + TRAFFIC)
     assert (result["rows"], result["dim"]) == (3000, 8)
     assert (result["optimizer"], result["value_type"]) == ("adam", "f32")
     # key, row, two slots, uses, last: the files, their headers and checksums
     assert 0 <= result["save_bytes"] - 3000 * (8 + 3 * 32 + 1 + 4) < 4096
-    assert result["checked_restores"] >= 2
+    assert result["checked_restores"] == 3
+    assert 300 <= result["delta_rows"] <= 3000
     assert result["extra_rss_bytes"] >= 0
+    assert result["saving_extra_rss_bytes"] >= 0
     for name in ("cpu", "isa", "huge_pages", "version"):
         assert isinstance(result[name], str) and result[name], name
     assert not list(disk.iterdir())
@@ -48,10 +56,16 @@ def test_json_is_one_object_with_every_figure(disk):
 
 @pytest.mark.parametrize("flags", (
     ["--value-type", "f16", "--optimizer", "sgd"],
-    ["--rows", "1"],
-    ["--seconds", "0"]))
+    ["--rows", "1"]))
 def test_other_tables(disk, flags):
     assert_positive(figures(*SMALL, "--dir", disk, *flags), FIGURES)
+
+
+def test_without_seconds_there_is_no_traffic(disk):
+    result = figures("--rows", 100, "--rounds", 1, "--seconds", 0, "--dir",
+                     disk)
+    for name in TRAFFIC:
+        assert result[name] is None, name
 
 
 def test_people_get_lines(disk):
