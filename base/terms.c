@@ -58,16 +58,32 @@ rps_terms_on_lost(const rps_terms *terms)
     return terms->on_lost == RPS_ON_LOST_LEAVE ? "leave" : "stop";
 }
 
+const char *
+rps_terms_cut(const rps_terms *terms)
+{
+    return terms->cut == RPS_CUT_LOCAL ? "local" : "job";
+}
+
+/* "cut" is there only where it is not the default: an older server or client
+ * then knows all that it reads. */
 json_t *
 rps_terms_json(const rps_terms *terms)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "mode",
+    json_t *object = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "mode",
             rps_terms_mode(terms).text, "combine", rps_terms_combine(terms),
             "replicas", (json_int_t)terms->replica_count, "step_timeout_ms",
             (json_int_t)terms->step_timeout_ms, "step_bytes_max",
             (json_int_t)terms->step_bytes_max, "backup_workers",
             (json_int_t)terms->backup_workers, "on_lost",
             rps_terms_on_lost(terms));
+
+    if (object != NULL && terms->cut != RPS_CUT_JOB &&
+            json_object_set_new(
+                    object, "cut", json_string(rps_terms_cut(terms))) != 0) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
 }
 
 static rps_status
@@ -132,8 +148,10 @@ rps_terms_read(const json_t *object, rps_terms *terms, struct rps_error *error)
 {
     static const char *const combines[] = {"sum", "mean"};
     static const char *const losses[] = {"stop", "leave"};
+    static const char *const cuts[] = {"job", "local"};
     int mean = terms->combine == RPS_COMBINE_MEAN;
     int leave = terms->on_lost == RPS_ON_LOST_LEAVE;
+    int local = terms->cut == RPS_CUT_LOCAL;
     rps_status status = read_mode(object, terms, error);
 
     if (status == RPS_OK) {
@@ -141,6 +159,9 @@ rps_terms_read(const json_t *object, rps_terms *terms, struct rps_error *error)
     }
     if (status == RPS_OK) {
         status = read_choice(object, "on_lost", losses, &leave, error);
+    }
+    if (status == RPS_OK) {
+        status = read_choice(object, "cut", cuts, &local, error);
     }
     if (status == RPS_OK) {
         status = read_u32(object, "replicas", &terms->replica_count, error);
@@ -159,6 +180,7 @@ rps_terms_read(const json_t *object, rps_terms *terms, struct rps_error *error)
     }
     terms->combine = mean != 0 ? RPS_COMBINE_MEAN : RPS_COMBINE_SUM;
     terms->on_lost = leave != 0 ? RPS_ON_LOST_LEAVE : RPS_ON_LOST_STOP;
+    terms->cut = local != 0 ? RPS_CUT_LOCAL : RPS_CUT_JOB;
     return status;
 }
 

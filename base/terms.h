@@ -30,6 +30,7 @@ struct rps_mode_text rps_terms_mode(const rps_terms *terms);
 
 const char *rps_terms_combine(const rps_terms *terms);
 const char *rps_terms_on_lost(const rps_terms *terms);
+const char *rps_terms_cut(const rps_terms *terms);
 
 /** The terms as an object; NULL: no memory. New reference. */
 json_t *rps_terms_json(const rps_terms *terms);

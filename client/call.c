@@ -41,9 +41,9 @@ build(rps_client *client, struct rps_outbox *outbox, uint32_t ps,
                                                    : "too large for memory");
 }
 
-/* answers[end - first] or NULL. The ticket is this call's to give away. */
+/* answers[end - first] or NULL. On failure the ticket is gone. */
 static rps_status
-ask(rps_client *client, struct rps_ticket_state *ticket, uint32_t first,
+begin(rps_client *client, struct rps_ticket_state *ticket, uint32_t first,
         uint32_t end, const struct rps_verb *verb, const char *text,
         struct rps_answer *answers)
 {
@@ -63,7 +63,36 @@ ask(rps_client *client, struct rps_ticket_state *ticket, uint32_t first,
     }
     ticket->tell = verb->tell;
     rps_outbox_send(client, &outbox, ticket);
-    return rps_ticket_settle(ticket, verb->timeout_ms);
+    return RPS_OK;
+}
+
+/* The ticket is this call's to give away. */
+static rps_status
+ask(rps_client *client, struct rps_ticket_state *ticket, uint32_t first,
+        uint32_t end, const struct rps_verb *verb, const char *text,
+        struct rps_answer *answers)
+{
+    const rps_status status =
+            begin(client, ticket, first, end, verb, text, answers);
+
+    return status == RPS_OK ? rps_ticket_settle(ticket, verb->timeout_ms)
+                            : status;
+}
+
+struct rps_ticket_state *
+rps_call_begin(rps_client *client, uint32_t first, uint32_t end,
+        const struct rps_verb *verb, const char *text,
+        struct rps_answer *answers, bool narrow)
+{
+    struct rps_ticket_state *ticket = rps_ticket_create(client);
+
+    if (ticket != NULL) {
+        ticket->narrow = narrow;
+    }
+    return begin(client, ticket, first, end, verb, text,
+                   answers != NULL ? &answers[first] : NULL) == RPS_OK
+                   ? ticket
+                   : NULL;
 }
 
 rps_status

@@ -33,6 +33,15 @@ rps_status rps_call_range(rps_client *client, uint32_t first, uint32_t end,
         const struct rps_verb *verb, const char *text,
         struct rps_answer *answers);
 
+/**
+ * The same, begun: rps_client_move() brings the answers, which are the
+ * caller's until the ticket is done or destroyed. NULL: no memory, or a text
+ * too large; words are set. narrow: another server's loss does not end it.
+ */
+struct rps_ticket_state *rps_call_begin(rps_client *client, uint32_t first,
+        uint32_t end, const struct rps_verb *verb, const char *text,
+        struct rps_answer *answers, bool narrow);
+
 /** All of them. */
 rps_status rps_call_all(rps_client *client, const struct rps_verb *verb,
         const char *text, struct rps_answer *answers);

@@ -127,6 +127,7 @@ rps_client_set_epoch(rps_client *client, uint32_t epoch)
         client->channels[i]->rolled_back = (struct rps_lost){0};
     }
     client->joined = true;
+    rps_save_forget(client); /* RESTORE has dropped it */
     free(client->decision);
     client->decision = NULL;
     client->decision_bytes = 0;
@@ -349,6 +350,7 @@ rps_client_close(rps_client *client)
     if (client == NULL) {
         return;
     }
+    rps_save_forget(client);
     while (client->tickets != NULL) {
         rps_ticket_destroy(client->tickets);
     }

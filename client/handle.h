@@ -76,10 +76,20 @@ struct rps_client {
     size_t decision_bytes;
     bool may_fall_behind; /* the job has backup workers */
     char *alike;          /* JSON, of STEP_END(0); NULL: nothing is said */
+
+    struct rps_save_run *saving; /* save.c; NULL: none was begun */
+    uint32_t wishes_kept; /* RPS_WISH_SAVE: when the running save is over */
 };
 
 /** FORKED in a child, INVAL without a handle; begins every call. */
 rps_status rps_client_enter(const rps_client *client);
+
+/** The save that was begun is forgotten: nobody asks for it any more. The
+ * servers drop it when the job begins again, or this client is gone. */
+void rps_save_forget(rps_client *client);
+
+/** A save was begun and is not over. */
+bool rps_save_runs(const rps_client *client);
 
 /** UNREACHABLE (with words) if a PS is gone for good. */
 rps_status rps_client_all_alive(const rps_client *client);

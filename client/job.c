@@ -136,6 +136,7 @@ check_mode(const rps_terms *terms)
     if ((uint32_t)terms->mode > RPS_MODE_BOUNDED ||
             (uint32_t)terms->combine > RPS_COMBINE_MEAN ||
             (uint32_t)terms->on_lost > RPS_ON_LOST_LEAVE ||
+            (uint32_t)terms->cut > RPS_CUT_LOCAL ||
             terms->staleness > RPS_STALENESS_MAX) {
         return rps_client_fail(RPS_E_INVAL,
                 "terms: mode %d, combine %d, on_lost %d or staleness %" PRIu32
@@ -473,6 +474,24 @@ collect_wishes(rps_client *client, uint32_t *wishes)
     return status;
 }
 
+/* One save after the other: what is wished for meanwhile waits for the end of
+ * the one that runs. Who leaves saves afterwards. */
+static uint32_t
+queue_save(rps_client *client, uint32_t wishes)
+{
+    if ((wishes & RPS_WISH_LEAVE) != 0) {
+        client->wishes_kept = 0;
+        return wishes;
+    }
+    wishes |= client->wishes_kept;
+    client->wishes_kept = 0;
+    if (rps_save_runs(client)) {
+        client->wishes_kept = wishes & RPS_WISH_SAVE;
+        wishes &= ~RPS_WISH_SAVE;
+    }
+    return wishes;
+}
+
 /* Keep it for the next request to each PS. */
 static void
 owe(rps_client *client, struct rps_answer *answer)
@@ -582,6 +601,9 @@ rps_step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
     }
     if (status == RPS_OK) {
         status = collect_wishes(client, &wishes);
+    }
+    if (status == RPS_OK) {
+        wishes = queue_save(client, wishes);
     }
     if (status == RPS_OK) {
         status = step_end(client, step, loss, wishes, &answer);

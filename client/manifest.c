@@ -17,6 +17,7 @@ struct sum {
     const char *name; /* of part 0's object */
     char *spec_json;  /* canonical */
     uint64_t rows;
+    uint64_t erased; /* keys, in a delta */
     struct rps_digest digest;
 };
 
@@ -66,6 +67,10 @@ read_table(const json_t *table, const char *name, uint32_t ps, struct sum *out,
     if (!rps_answer_u64(table, "rows", &out->rows)) {
         return no_field(ps, name, "rows", error);
     }
+    if (json_object_get(table, "erased") != NULL &&
+            !rps_answer_u64(table, "erased", &out->erased)) {
+        return no_field(ps, name, "erased", error);
+    }
     if (hex == NULL || !rps_digest_parse(hex, &out->digest)) {
         return no_field(ps, name, "digest", error);
     }
@@ -109,6 +114,7 @@ add_table(struct sums *sums, uint32_t ps, const struct sum *part,
                 part->name, sum->spec_json, part->spec_json, ps);
     }
     sum->rows += part->rows;
+    sum->erased += part->erased;
     rps_digest_add(&sum->digest, part->digest);
     return RPS_OK;
 }
@@ -196,6 +202,41 @@ check_part(const struct rps_manifest_plan *plan, const json_t *part,
     return status;
 }
 
+/* "kind" of a part is left out where it is a full one's. */
+static rps_status
+check_kind(const struct rps_manifest_plan *plan, const json_t *part,
+        uint32_t ps, struct rps_error *error)
+{
+    const json_t *field = json_object_get(part, "kind");
+    const char *kind = field != NULL ? json_string_value(field) : "full";
+    const char *expected = plan->parent_name != NULL ? "delta" : "full";
+
+    if (kind == NULL || strcmp(kind, expected) != 0) {
+        return rps_fail(error, RPS_E_MISMATCH,
+                "PS %u: its part is of kind %s, asked for was %s", ps,
+                kind != NULL ? kind : "?", expected);
+    }
+    return RPS_OK;
+}
+
+static uint64_t
+bytes_of_files(const json_t *part)
+{
+    json_t *files = json_object_get(part, "files");
+    uint64_t sum = 0;
+    const char *name;
+    json_t *file;
+
+    json_object_foreach(files, name, file)
+    {
+        uint64_t bytes = 0;
+
+        (void)rps_answer_u64(file, "bytes", &bytes);
+        sum += bytes;
+    }
+    return sum;
+}
+
 /* {"file", "bytes", "xxh3"} of a part, new reference. */
 static rps_status
 part_entry(const json_t *answer, uint32_t ps, json_t **entry_out,
@@ -233,6 +274,12 @@ tables_value(const struct sums *sums)
                 (json_int_t)sum->rows, "digest",
                 rps_digest_hex(sum->digest, hex));
 
+        if (entry != NULL && sum->erased > 0 &&
+                json_object_set_new(entry, "erased",
+                        json_integer((json_int_t)sum->erased)) != 0) {
+            json_decref(entry);
+            entry = NULL;
+        }
         if (entry == NULL ||
                 json_object_set_new(tables, sum->name, entry) != 0) {
             json_decref(tables);
@@ -264,6 +311,15 @@ digest_hex(const struct sums *sums, char hex[RPS_DIGEST_HEX_BYTES])
     return true;
 }
 
+static json_t *
+parent_value(const struct rps_manifest_plan *plan)
+{
+    return plan->parent_name == NULL
+                   ? json_null()
+                   : json_pack("{s:s, s:s}", "name", plan->parent_name,
+                             "digest", plan->parent_digest);
+}
+
 /* Takes the reference to `parts`. */
 static char *
 manifest_text(const struct rps_manifest_plan *plan, const struct sums *sums,
@@ -280,11 +336,13 @@ manifest_text(const struct rps_manifest_plan *plan, const struct sums *sums,
     (void)snprintf(seed, sizeof(seed), "%" PRIu64, plan->job_seed);
     if (digest_hex(sums, hex)) {
         manifest = json_pack(
-                "{s:i, s:s, s:n, s:I, s:I, s:s, s:s, s:O, s:o, s:O, s:s}",
-                "format", 1, "kind", "full", "parent", "step",
-                (json_int_t)plan->step, "epoch", (json_int_t)plan->epoch,
-                "job_id", plan->job_id, "seed", seed, "parts", parts, "tables",
-                tables_value(sums), "data_position", position, "digest", hex);
+                "{s:i, s:s, s:o, s:I, s:I, s:s, s:s, s:O, s:o, s:O, s:s}",
+                "format", 1, "kind",
+                plan->parent_name != NULL ? "delta" : "full", "parent",
+                parent_value(plan), "step", (json_int_t)plan->step, "epoch",
+                (json_int_t)plan->epoch, "job_id", plan->job_id, "seed", seed,
+                "parts", parts, "tables", tables_value(sums), "data_position",
+                position, "digest", hex);
     }
     if (manifest != NULL) {
         text = json_dumps(manifest,
@@ -300,6 +358,7 @@ rps_status
 rps_manifest_build(const struct rps_manifest_plan *plan, char **text_out,
         struct rps_error *error)
 {
+    struct rps_manifest_sums found = {0};
     struct sums sums = {0};
     json_t *parts = json_array();
     rps_status status = parts != NULL
@@ -314,6 +373,10 @@ rps_manifest_build(const struct rps_manifest_plan *plan, char **text_out,
 
         status = check_part(plan, part, ps, error);
         if (status == RPS_OK) {
+            status = check_kind(plan, part, ps, error);
+        }
+        if (status == RPS_OK) {
+            found.bytes += bytes_of_files(part);
             status = add_part(part, ps, &sums, error);
         }
         if (status == RPS_OK) {
@@ -322,6 +385,13 @@ rps_manifest_build(const struct rps_manifest_plan *plan, char **text_out,
         if (status == RPS_OK && json_array_append_new(parts, entry) != 0) {
             status = rps_fail(error, RPS_E_NOMEM, "out of memory");
         }
+    }
+    for (size_t i = 0; i < sums.count; i++) {
+        found.rows += sums.at[i].rows;
+        found.erased += sums.at[i].erased;
+    }
+    if (plan->sums != NULL) {
+        *plan->sums = found;
     }
     if (status == RPS_OK) {
         *text_out = manifest_text(plan, &sums, json_incref(parts));

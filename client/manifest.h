@@ -11,14 +11,24 @@
 #include <jansson.h>
 #include <stdint.h>
 
+/** What is in it, of all parts. */
+struct rps_manifest_sums {
+    uint64_t rows;
+    uint64_t erased;
+    uint64_t bytes; /* of the parts' files */
+};
+
 struct rps_manifest_plan {
     uint64_t step;
     uint32_t epoch;
     const char *job_id;
     uint64_t job_seed;
     const json_t *data_position; /* NULL: none */
+    const char *parent_name;     /* of a delta; NULL: it is a full one */
+    const char *parent_digest;   /* likewise */
     json_t *const *answers;      /* [parts]: PREPARE's, by PS */
     uint32_t parts;
+    struct rps_manifest_sums *sums; /* are filled in; NULL: never mind */
 };
 
 /**

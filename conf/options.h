@@ -65,6 +65,7 @@
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, start_from, CHOICE, "empty", "", "empty|newest", "tables at the start: none, or those of the newest complete checkpoint") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, shm_ring, BYTES, "4MiB", "bytes", "64KiB..1GiB", "shared memory of a connection in each direction; rounded up to a power of two") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together, 8MiB at least; 0: no limit") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, save_buffer, BYTES, "256MiB", "bytes", "64KiB..1TiB", "memory of rows that change while a checkpoint is written; when it is full, pushes to rows that are not written yet wait for the disk") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, numa, CHOICE, "off", "", "off|interleave|bind", "where memory of tables lies: off, as it comes; over all nodes; or on that of the asking thread") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_delay, SECONDS, "2", "s", "0..3600", "how long new connections are still served after SIGTERM; on the loopback 0, if it is not given") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, drain_timeout, SECONDS, "25", "s", "0..86400", "longest time from SIGTERM to exit") \
@@ -101,6 +102,8 @@
   X(RPS_SCOPE_TRAIN, dense_seed, U64, "0", "", "", "of the dense start values; not given: --seed") \
   X(RPS_SCOPE_TRAIN, seed, U64, "1", "", "", "of start values and shuffle") \
   X(RPS_SCOPE_TRAIN, save_steps, U64, "0", "steps", "", "save every so many steps; 0: only at the end") \
+  X(RPS_SCOPE_TRAIN, save_deltas, U64, "0", "deltas", "0..16", "how many saves after a full one hold only what changed; 0: every save is full") \
+  X(RPS_SCOPE_TRAIN, cut, CHOICE, "job", "", "job|local", "what a save of async and bounded is a state of: job, of one step of all replicas, who wait for it; local, of each server's own moment (docs/TRAINING.md)") \
   X(RPS_SCOPE_TRAIN, keep, U64, "5", "checkpoints", "1..1000000", "complete checkpoints that stay") \
   X(RPS_SCOPE_TRAIN, restore, OPTIONAL, "", "step", "", "start from the newest checkpoint, or from =STEP") \
   X(RPS_SCOPE_TRAIN, init_from, STRING, "", "", "", "folder with start weights: one .npy a variable, keys.tsv") \

@@ -3,7 +3,7 @@
  * Owns EVICT: a whole pass over one table or all, on the writer's thread,
  * where neither PREPARE nor RESTORE can run beside it. The pass holds no
  * lock of the service: service->evicting keeps ALTER_TABLE and DROP (and
- * slices) off the table meanwhile.
+ * slices) off the table meanwhile, and cuts off all tables.
  */
 #include "base/hash.h"
 #include "server/named.h"
@@ -24,9 +24,12 @@ begin_pass(struct rps_service *service, uint64_t table_id)
     if (table != NULL && rps_table_spec_of(table)->dense_elements > 0) {
         table = NULL;
     }
+    /* no cut is being taken, and none is taken until the pass is over */
+    pthread_rwlock_rdlock(&service->change_lock);
     pthread_mutex_lock(&service->lock);
     service->evicting = table;
     pthread_mutex_unlock(&service->lock);
+    pthread_rwlock_unlock(&service->change_lock);
     pthread_rwlock_unlock(&service->state_lock);
     return table;
 }

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "server/job.h"
+#include "server/save.h"
 #include "server/state.h"
 #include "server/writer.h"
 
@@ -54,6 +55,18 @@ rps_service_saves(struct rps_service *service, double *seconds_out)
     return number(&service->saving.saves);
 }
 
+uint64_t
+rps_service_cuts(struct rps_service *service)
+{
+    return number(&service->saving.cuts);
+}
+
+uint64_t
+rps_service_saved_cut(struct rps_service *service)
+{
+    return number(&service->saving.saved_cut);
+}
+
 static void
 read_saving(struct rps_service *service, struct rps_service_figures *figures)
 {
@@ -65,11 +78,34 @@ read_saving(struct rps_service *service, struct rps_service_figures *figures)
     figures->saved_unix_s = number(&saving->saved_unix_s);
     figures->save_seconds = (double)number(&saving->save_ns) / 1e9;
     figures->save_bytes = number(&saving->save_bytes);
+    figures->save_delta = number(&saving->save_delta) != 0;
+    figures->save_pause = (double)number(&saving->pause_ns) / 1e9;
+    figures->save_barrier = (double)number(&saving->barrier_ns) / 1e9;
     figures->restores = number(&saving->restores);
     figures->restore_failures = number(&saving->restore_failures);
     figures->restore_seconds = (double)number(&saving->restore_ns) / 1e9;
     rps_service_restore_progress(
             service, &figures->restore_rows, &figures->restore_rows_total);
+}
+
+/* Of the save in hand, and of those before it. */
+static void
+read_buffer_locked(
+        struct rps_service *service, struct rps_service_figures *figures)
+{
+    const struct rps_saving_record *saving = &service->saving;
+    const uint64_t peak = number(&saving->buffer_peak);
+    struct rps_save_figures now;
+
+    rps_save_figures_locked(service, &now);
+    figures->save_open = service->save.phase != RPS_SAVE_NONE;
+    figures->save_buffer_bytes = now.used;
+    figures->save_buffer_peak = now.peak > peak ? now.peak : peak;
+    figures->save_buffer_limit = service->options.save_buffer != 0
+                                         ? service->options.save_buffer
+                                         : RPS_SAVE_BUFFER_BYTES;
+    figures->save_copied = number(&saving->copied) + now.rows;
+    figures->save_waits = number(&saving->waits) + now.waits;
 }
 
 static void
@@ -166,6 +202,7 @@ rps_service_figures_read(struct rps_service *service, uint32_t wait_ms,
     pthread_mutex_lock(&service->lock);
     figures->sessions = service->session_count;
     figures->writer_waiting = rps_writer_waiting_locked(service->writer);
+    read_buffer_locked(service, figures);
     if (service->job != NULL) {
         rps_job_figures_locked(service->job, &figures->job);
     }

@@ -19,7 +19,7 @@ struct rps_service;
 /** What the writer's thread has in hand that keeps requests waiting. */
 enum rps_busy {
     RPS_BUSY_NOT,
-    RPS_BUSY_SAVE,   /* PREPARE: pushes of async wait for the disk */
+    RPS_BUSY_SAVE,   /* PREPARE: a cut is being written */
     RPS_BUSY_RESTORE /* a new epoch's tables are read */
 };
 
@@ -76,9 +76,18 @@ struct rps_service_figures {
     uint64_t busy_ms; /* so long */
     uint64_t saves;
     uint64_t save_failures;
-    uint64_t saved_unix_s; /* 0: none since the start */
-    double save_seconds;   /* of the last one */
-    uint64_t save_bytes;   /* of the last one, this PS's files */
+    uint64_t saved_unix_s;      /* 0: none since the start */
+    double save_seconds;        /* of the last one */
+    uint64_t save_bytes;        /* of the last one, this PS's files */
+    bool save_delta;            /* it is one */
+    bool save_open;             /* a cut is taken, and not saved yet */
+    double save_pause;          /* of the last cut: rows stood still, seconds */
+    double save_barrier;        /* PS 0: replicas were held for it, seconds */
+    uint64_t save_buffer_bytes; /* of rows copied before they changed, now */
+    uint64_t save_buffer_peak;  /* of any save */
+    uint64_t save_buffer_limit;
+    uint64_t save_copied; /* rows, since the start */
+    uint64_t save_waits;  /* for room in the buffer, since the start */
     uint64_t restores;
     uint64_t restore_failures;
     double restore_seconds;

@@ -184,6 +184,7 @@ rps_job_fail_waiting_locked(struct rps_job *job, struct rps_answers *answers,
     }
     job->save_step = 0;
     job->save_ready = false;
+    job->held_ns = 0;
 }
 
 void

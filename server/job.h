@@ -35,7 +35,8 @@ rps_status rps_job_prepare_locked(struct rps_job *job, uint32_t replicas);
 void rps_job_reset_locked(struct rps_job *job, const rps_terms *terms,
         uint64_t step, struct rps_answers *answers);
 
-/** COMMIT or ABORT of a step was carried out here. */
+/** COMMIT or ABORT of a step was carried out here; or PREPARE of it came, with
+ * the cuts of all servers taken: replicas that are held for it go on. */
 void rps_job_saved_locked(
         struct rps_job *job, uint64_t step, struct rps_answers *answers);
 

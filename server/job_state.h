@@ -59,8 +59,9 @@ struct rps_job {
     char *why;                     /* of that, owned; NULL: no memory */
     uint64_t save_step;            /* not sync: the barrier m; 0: none */
     bool save_ready;               /* the chief was told to save m */
+    uint64_t held_ns;   /* clock since when a replica is held for m; 0: none */
     uint64_t report_ms; /* clock of the next "waiting" line; 0: none */
-    uint64_t saved_ms;  /* clock of the last COMMIT or ABORT; 0: none */
+    uint64_t saved_ms;  /* clock of the last PREPARE, COMMIT, ABORT; 0: none */
     uint64_t timer_due; /* clock until which the timer sleeps */
 };
 

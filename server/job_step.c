@@ -6,6 +6,7 @@
  */
 #include "base/clock.h"
 #include "server/job_state.h"
+#include "server/save.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -276,6 +277,15 @@ is_too_far(const struct rps_job *job, uint64_t ended, uint64_t least)
            ended > job->terms.staleness && least < ended - job->terms.staleness;
 }
 
+/* The chief's `save` where no barrier is asked for: it saves at its own step.
+ */
+static bool
+saves_alone(const struct rps_job *job, uint32_t rank)
+{
+    return rank == 0 && job->terms.cut == RPS_CUT_LOCAL &&
+           (job->members[0].wishes & RPS_WISH_SAVE) != 0;
+}
+
 /* Answer those whose next step may begin, of ranks from..to - 1. */
 static void
 release_locked(struct rps_job *job, struct rps_answers *answers, uint32_t from,
@@ -294,8 +304,13 @@ release_locked(struct rps_job *job, struct rps_answers *answers, uint32_t from,
         }
         if (member->left ||
                 (!at_barrier && !is_too_far(job, member->ended, least))) {
+            const bool alone = saves_alone(job, rank);
+
             answer_own_locked(job, answers, rank,
-                    member->wishes & ~RPS_WISH_SAVE, job->save_step);
+                    alone ? member->wishes : member->wishes & ~RPS_WISH_SAVE,
+                    alone ? member->ended : job->save_step);
+        } else if (at_barrier && job->held_ns == 0) {
+            job->held_ns = rps_clock_ns();
         }
     }
 }
@@ -320,6 +335,11 @@ open_barrier_locked(struct rps_job *job, struct rps_answers *answers)
     if (job->save_step != 0) {
         job->save_step = 0;
         job->save_ready = false;
+        if (job->held_ns != 0) {
+            rps_record_put(&job->service->saving.barrier_ns,
+                    rps_clock_ns() - job->held_ns);
+        }
+        job->held_ns = 0;
         release_locked(job, answers, 1, job->terms.replica_count);
     }
 }
@@ -367,7 +387,7 @@ advance_async_locked(
         open_barrier_locked(job, answers);
     }
     if (rank == 0 && !leaves && (member->wishes & RPS_WISH_SAVE) != 0 &&
-            job->save_step == 0) {
+            job->save_step == 0 && job->terms.cut == RPS_CUT_JOB) {
         job->save_step = name_barrier(job);
     }
     if (job->terms.mode == RPS_MODE_BOUNDED) { /* others may go on, too */

@@ -202,14 +202,15 @@ check_report_locked(struct rps_job *job, uint64_t now, struct turn *turn)
     return job->report_ms;
 }
 
-/* The others wait for the chief's disk, as long as it takes. */
+/* The others wait for the servers' disks, as long as they take: a chief may
+ * wait for its save. */
 static bool
 chief_saves(const struct rps_job *job)
 {
     const struct rps_service *service = job->service;
     const bool asked = (job->last.wishes & RPS_WISH_SAVE) != 0;
 
-    return job->save_ready ||
+    return job->save_ready || service->save.writing ||
            (asked && !(service->saved &&
                              service->saved_step >= job->last.save_step));
 }

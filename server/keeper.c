@@ -6,6 +6,7 @@
 #include "server/keeper.h"
 
 #include "base/clock.h"
+#include "server/save.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -171,6 +172,7 @@ keeper_main(void *context)
     uint64_t us = RPS_PAUSE_US;
 
     while (sleep_us(keeper, us)) {
+        rps_save_tend(keeper->service);
         if (rps_keeper_slice(keeper)) {
             us = RPS_PAUSE_US;
         } else if (us < RPS_IDLE_MS_MAX * 1000) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/spec.h"
 #include "server/named.h"
+#include "server/save.h"
 #include "server/state.h"
 
 #include <inttypes.h>
@@ -14,9 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A pass (EVICT) runs on the writer's thread without state_lock. */
+/* A pass (EVICT) runs on the writer's thread without state_lock; a cut has the
+ * table's rows until it is written. */
 static rps_status
-check_not_in_pass(struct rps_request *request, const struct rps_table *table)
+check_not_in_use(struct rps_request *request, const struct rps_table *table)
 {
     struct rps_service *service = request->service;
     bool found;
@@ -28,7 +30,7 @@ check_not_in_pass(struct rps_request *request, const struct rps_table *table)
                            "an EVICT of table %s runs here: try again when it "
                            "is done",
                            rps_table_spec_of(table)->name)
-                 : RPS_OK;
+                 : rps_save_check_table(service, table, &request->error);
 }
 
 static void
@@ -61,7 +63,7 @@ rps_serve_alter(struct rps_request *request)
     set = json_object_get(object, "set");
     status = rps_named_table(request, object, &table);
     if (status == RPS_OK) {
-        status = check_not_in_pass(request, table);
+        status = check_not_in_use(request, table);
     }
     if (status == RPS_OK) {
         status = rps_store_alter(service->store, rps_table_id_of(table), set,
@@ -145,7 +147,7 @@ check_drop(struct rps_request *request, const struct rps_table *table)
                 "): only the job's chief (rank 0) may drop it",
                 spec->name, epoch);
     }
-    return check_not_in_pass(request, table);
+    return check_not_in_use(request, table);
 }
 
 rps_status

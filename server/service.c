@@ -11,6 +11,7 @@
 #include "embedding/region.h"
 #include "server/job.h"
 #include "server/keeper.h"
+#include "server/save.h"
 #include "server/state.h"
 #include "server/writer.h"
 
@@ -233,11 +234,15 @@ rps_service_destroy(struct rps_service *service)
     rps_writer_destroy(service->writer);
     rps_job_destroy(service->job);
     assert(service->parked == NULL);
+    if (service->store != NULL) {
+        rps_save_finish(service, false);
+    }
     rps_contributed_destroy(service->contributed, service->terms.replica_count);
     rps_store_destroy(service->store);
     rps_lanes_destroy(service->lanes);
     json_decref(service->data_position);
     free(service->changes);
+    free(service->failed_why);
     pthread_cond_destroy(&service->replied);
     pthread_mutex_destroy(&service->lock);
     pthread_rwlock_destroy(&service->token_lock);
@@ -344,7 +349,7 @@ take_state(struct rps_service *service, enum hold hold)
     }
 }
 
-/* Changes rows at once: not while a checkpoint's cut is being written. */
+/* Changes rows at once: not while a checkpoint's cut is being taken. */
 static bool
 changes_rows(const struct rps_request *request)
 {
@@ -385,7 +390,7 @@ serve_in_hold(struct rps_request *request, const struct operation *operation)
     if (status == RPS_OK && changes_rows(request)) {
         pthread_rwlock_rdlock(&request->service->change_lock);
         request->changing = true;
-        if (rps_request_is_late(request)) { /* a cut was being written */
+        if (rps_request_is_late(request)) { /* a cut was being taken */
             status = rps_request_fail_late(request);
         }
     }

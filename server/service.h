@@ -22,6 +22,9 @@ struct rps_service;
 struct json_t;      /* jansson's */
 struct rps_session; /* one connection, as the service sees it */
 
+/** Of rows that change while a checkpoint is written. */
+#define RPS_SAVE_BUFFER_BYTES (256ull << 20)
+
 struct rps_service_options {
     uint32_t ps_index;
     uint32_t ps_count; /* 1 when embedded */
@@ -39,8 +42,10 @@ struct rps_service_options {
     /** Keep the tables up (eviction, compaction) on a thread; else whoever
      * pushes does a slice of it. */
     bool background;
-    uint64_t memory_limit;          /* bytes of all tables; 0: none */
-    const char *numa;               /* "off" (or NULL), "interleave", "bind" */
+    uint64_t memory_limit; /* bytes of all tables; 0: none */
+    uint64_t save_buffer;  /* bytes of rows that change during a save; 0:
+                              RPS_SAVE_BUFFER_BYTES */
+    const char *numa;      /* "off" (or NULL), "interleave", "bind" */
     const struct rps_secret *token; /* that peers must have; NULL: none */
     /** One line for the log; may be NULL. Any thread. */
     void (*event)(
@@ -168,6 +173,20 @@ rps_status rps_service_wish_save(
 bool rps_service_chief_connected(struct rps_service *service);
 bool rps_service_is_unsaved(struct rps_service *service);
 uint64_t rps_service_saves(struct rps_service *service, double *seconds_out);
+
+/** Cuts that were taken so far, and which of them the last checkpoint is of;
+ * 0: none. Threads: any. */
+uint64_t rps_service_cuts(struct rps_service *service);
+uint64_t rps_service_saved_cut(struct rps_service *service);
+
+/**
+ * Write this PS's own part of what its tables hold, where a stop leaves it
+ * unsaved: no checkpoint, but what `recps restore --orphans` makes one of.
+ * *path_out (free()) is where. No session may be open. Errors: INVAL (there is
+ * no checkpoint_dir), IO, NONFINITE, NOMEM, …: nothing is left behind.
+ */
+rps_status rps_service_write_orphan(
+        struct rps_service *service, char **path_out, struct rps_error *error);
 
 /** Rows and steps that no complete checkpoint holds, in words for SIGTERM. */
 char *rps_service_unsaved(struct rps_service *service);

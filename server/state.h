@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "embedding/budget.h"
+#include "embedding/cut.h"
 #include "embedding/store.h"
 #include "proto/auth.h"
 #include "proto/route.h"
@@ -95,7 +96,7 @@ struct rps_contributed {
 struct rps_changes {
     uint64_t table_id;
     uint64_t updates;  /* since the last complete checkpoint */
-    uint64_t prepared; /* of them in the prepared cut */
+    uint64_t prepared; /* of them in the cut that is in hand */
     bool nonfinite_told;
     bool full_told;
 };
@@ -136,23 +137,67 @@ struct rps_counter {
     _Atomic uint64_t errors;
 };
 
-/** What saves and restores came to. The writer's thread writes, anyone reads:
- * relaxed, each number is true by itself. */
+/** What saves and restores came to. Anyone reads: relaxed, each number is true
+ * by itself. */
 struct rps_saving_record {
     _Atomic uint32_t busy;          /* enum rps_busy */
     _Atomic uint64_t busy_since_ms; /* rps_clock_ms */
-    uint64_t prepare_ns;            /* start of the last PREPARE; writer only */
-    uint64_t prepare_bytes;         /* of its files; writer only */
     _Atomic uint64_t saves;
-    _Atomic uint64_t save_failures; /* PREPAREs and COMMITs */
+    _Atomic uint64_t save_failures; /* cuts, PREPAREs, COMMITs, ABORTs */
     _Atomic uint64_t saved_unix_s;  /* of the last COMMIT; 0: none */
-    _Atomic uint64_t save_ns;       /* PREPARE's start to COMMIT's end */
+    _Atomic uint64_t saved_cut;     /* number of its cut; 0: none */
+    _Atomic uint64_t save_ns;       /* from its cut to COMMIT's end */
     _Atomic uint64_t save_bytes;
+    _Atomic uint64_t save_delta;  /* 1: it is a delta */
+    _Atomic uint64_t cuts;        /* taken; the next one's number is one more */
+    _Atomic uint64_t pause_ns;    /* of the last cut: nothing changed so long */
+    _Atomic uint64_t barrier_ns;  /* PS 0: replicas were held for it */
+    _Atomic uint64_t copied;      /* rows, of saves that are over */
+    _Atomic uint64_t waits;       /* likewise: for room in the save buffer */
+    _Atomic uint64_t buffer_peak; /* bytes, of any save */
     _Atomic uint64_t restores;
     _Atomic uint64_t restore_failures;
     _Atomic uint64_t restore_ns;
     _Atomic uint64_t restore_rows; /* of the one in hand: read so far */
     _Atomic uint64_t restore_rows_total;
+};
+
+/** What a delta may stand on: the last checkpoint of these tables. */
+struct rps_save_parent {
+    char name[32];   /* "ckpt-000000000042"; empty: there is none */
+    char digest[33]; /* the manifest's */
+    uint32_t chain;  /* deltas between it and its full one, itself too */
+};
+
+/** How far a save is. */
+enum rps_save_phase {
+    RPS_SAVE_NONE,
+    RPS_SAVE_CUT,     /* its cut is taken; PREPARE may come */
+    RPS_SAVE_PREPARED /* its files are written; COMMIT may come */
+};
+
+/** The one save in hand: from its cut to COMMIT or ABORT. */
+struct rps_save {
+    enum rps_save_phase phase;
+    /* The writer's thread is at it: it alone uses or frees the cut */
+    bool writing;
+    bool abandoned;  /* a task of the writer will drop it */
+    bool claimed;    /* somebody asked for it; else a decision had it taken */
+    bool asked_cut;  /* by SAVE cut: other servers have theirs, too */
+    bool delta;      /* as it was prepared */
+    uint64_t number; /* of the cut */
+    uint64_t client; /* who claimed it */
+    uint64_t step;
+    uint32_t epoch;
+    struct rps_cut *cut;           /* owned */
+    struct rps_lane_record *lanes; /* owned [lane_count]; of the same instant */
+    size_t lane_count;
+    struct rps_save_parent parent; /* as it was then */
+    uint64_t taken_ns;
+    uint64_t pause_ns;
+    uint64_t alone_ms; /* clock since when its owner is gone; 0: it is here */
+    char *part;        /* PREPARE's answer, owned; NULL: not yet */
+    uint64_t bytes;    /* of its files */
 };
 
 struct rps_service {
@@ -168,7 +213,7 @@ struct rps_service {
      * meaning of a lookup. Prefers writers. */
     pthread_rwlock_t state_lock;
     /* Taken after state_lock shared. Shared by what changes rows at once
-     * (ASSIGN, pushes of async), exclusive while a cut is being written: so
+     * (ASSIGN, pushes of async, upkeep), exclusive while a cut is taken: so
      * lookups go on meanwhile. */
     pthread_rwlock_t change_lock;
     struct rps_budget budget; /* of all tables, and of those of a RESTORE */
@@ -202,11 +247,14 @@ struct rps_service {
     json_t *data_position; /* of the restored checkpoint, or NULL */
     struct rps_changes *changes;
     size_t change_count;
-    uint64_t saved_step;       /* newest checkpoint of these tables */
-    bool saved;                /* saved_step means something */
-    uint64_t preparing_client; /* PREPAREd and neither COMMIT nor ABORT yet */
-    bool preparing;
-    struct rps_job *job; /* NULL but at PS 0 */
+    uint64_t saved_step;           /* newest checkpoint of these tables */
+    bool saved;                    /* saved_step means something */
+    struct rps_save save;          /* see there for what else guards it */
+    struct rps_save_parent parent; /* of the next delta */
+    uint64_t failed_step;          /* of the last save that failed */
+    uint64_t failed_cut;           /* its number */
+    char *failed_why;              /* owned; NULL: none did */
+    struct rps_job *job;           /* NULL but at PS 0 */
     /* of a pass that the writer makes; it is not altered or destroyed. Set
      * with state_lock held, too */
     const struct rps_table *evicting;
@@ -337,7 +385,7 @@ struct rps_contributed *rps_contributed_create(uint32_t replica_count);
 void rps_contributed_destroy(
         struct rps_contributed *contributed, uint32_t replica_count);
 
-/* saving.c */
+/* save.c, restore.c */
 rps_status rps_serve_save(struct rps_request *request);
 rps_status rps_serve_restore(struct rps_request *request);
 

@@ -9,6 +9,7 @@
 #include "base/terms.h"
 #include "base/text.h"
 #include "server/job.h"
+#include "server/save.h"
 #include "server/state.h"
 #include "server/writer.h"
 
@@ -232,6 +233,7 @@ rps_service_stat(struct rps_service *service, bool with_digests)
     pthread_mutex_lock(&service->lock);
     json_object_set_new(
             object, "unsaved", json_boolean(rps_is_unsaved_locked(service)));
+    json_object_set_new(object, "save", rps_save_describe_locked(service));
     json_object_set_new(object, "connections",
             json_integer((json_int_t)service->session_count));
     json_object_set_new(object, "transports", transports_locked(service));

@@ -4,6 +4,7 @@
  * in rank order, one optimizer step a distinct key.
  */
 #include "base/log.h"
+#include "server/save.h"
 #include "server/state.h"
 
 #include <inttypes.h>
@@ -305,6 +306,7 @@ apply_exclusive(struct rps_service *service,
     free(frames);
     if (status == RPS_OK) {
         close_step(service, decision);
+        rps_save_at_decision(service, decision);
     }
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the writer thread and its queue. Leaves what a task does to saving.c
- * and status.c.
+ * Owns the writer thread and its queue. Leaves what a task does to save.c,
+ * restore.c, evict.c and status.c.
  */
 #include "server/writer.h"
 
@@ -15,7 +15,7 @@ struct rps_writer {
     pthread_cond_t woken;        /* with service->lock, which guards: */
     struct rps_task *first, *last;
     size_t waiting;
-    bool saving; /* a save waits or runs */
+    bool running; /* a task is in hand */
     bool stop;
 };
 
@@ -24,7 +24,7 @@ static rps_status
 run_in_time(struct rps_service *service, struct rps_task *task, char **text_out,
         struct rps_error *error)
 {
-    const uint64_t until_ns = task->parked->until_ns;
+    const uint64_t until_ns = task->parked != NULL ? task->parked->until_ns : 0;
 
     if (until_ns != 0 && rps_clock_ns() >= until_ns) {
         return rps_fail(error, RPS_E_DEADLINE,
@@ -32,6 +32,14 @@ run_in_time(struct rps_service *service, struct rps_task *task, char **text_out,
                 "nothing was done");
     }
     return task->run(service, task, text_out, error);
+}
+
+static void
+free_task(struct rps_task *task)
+{
+    free(task->manifest);
+    free(task->why);
+    free(task);
 }
 
 static void
@@ -43,16 +51,14 @@ run_task(struct rps_writer *writer, struct rps_task *task)
     rps_status status = run_in_time(service, task, &text, &error);
 
     pthread_mutex_lock(&service->lock);
-    if (task->is_save) {
-        writer->saving = false; /* before the answer: it may be the cue */
+    if (task->parked != NULL) {
+        rps_answer_locked(service, &task->answers, task->parked, status,
+                status == RPS_OK ? text : error.text);
     }
-    rps_answer_locked(service, &task->answers, task->parked, status,
-            status == RPS_OK ? text : error.text);
     pthread_mutex_unlock(&service->lock);
     rps_answers_send(service, &task->answers);
     free(text);
-    free(task->manifest);
-    free(task);
+    free_task(task);
 }
 
 static void *
@@ -75,9 +81,11 @@ writer_main(void *context)
         writer->first = task->next;
         writer->last = task->next != NULL ? writer->last : NULL;
         writer->waiting--;
+        writer->running = true;
         pthread_mutex_unlock(&service->lock);
         run_task(writer, task);
         pthread_mutex_lock(&service->lock);
+        writer->running = false;
     }
     pthread_mutex_unlock(&service->lock);
     return NULL;
@@ -137,10 +145,14 @@ rps_writer_withdraw_locked(
     }
     writer->last = writer->last == task ? before : writer->last;
     writer->waiting--;
-    writer->saving = writer->saving && !task->is_save;
-    free(task->manifest);
-    free(task);
+    free_task(task);
     return true;
+}
+
+bool
+rps_writer_is_idle_locked(const struct rps_writer *writer)
+{
+    return writer->first == NULL && !writer->running;
 }
 
 size_t
@@ -149,15 +161,27 @@ rps_writer_waiting_locked(const struct rps_writer *writer)
     return writer->waiting;
 }
 
+static void
+put_in_locked(struct rps_writer *writer, struct rps_task *copy)
+{
+    copy->next = copy->urgent ? writer->first : NULL;
+    if (copy->urgent || writer->first == NULL) {
+        writer->first = copy;
+    } else {
+        writer->last->next = copy;
+    }
+    if (copy->next == NULL) {
+        writer->last = copy;
+    }
+    writer->waiting++;
+    pthread_cond_signal(&writer->woken);
+}
+
 static rps_status
 submit_locked(struct rps_request *request, struct rps_task *copy)
 {
     struct rps_writer *writer = request->service->writer;
 
-    if (copy->is_save && writer->saving) {
-        return rps_fail(&request->error, RPS_E_RETRY_LATER,
-                "SAVE: another save is in progress here");
-    }
     if (writer->waiting >= RPS_TASKS_MAX) {
         return rps_fail(&request->error, RPS_E_RETRY_LATER,
                 "%u requests wait for the writer thread", RPS_TASKS_MAX);
@@ -166,17 +190,23 @@ submit_locked(struct rps_request *request, struct rps_task *copy)
     if (copy->parked == NULL) {
         return rps_fail(&request->error, RPS_E_NOMEM, "no memory to wait");
     }
-    copy->next = NULL;
-    if (writer->last != NULL) {
-        writer->last->next = copy;
-    } else {
-        writer->first = copy;
-    }
-    writer->last = copy;
-    writer->waiting++;
-    writer->saving = writer->saving || copy->is_save;
-    pthread_cond_signal(&writer->woken);
+    put_in_locked(writer, copy);
     return RPS_OK;
+}
+
+bool
+rps_writer_post(struct rps_writer *writer, const struct rps_task *task)
+{
+    struct rps_task *copy = malloc(sizeof(*copy));
+
+    if (copy == NULL) {
+        return false;
+    }
+    *copy = *task;
+    pthread_mutex_lock(&writer->service->lock);
+    put_in_locked(writer, copy);
+    pthread_mutex_unlock(&writer->service->lock);
+    return true;
 }
 
 rps_status
@@ -187,6 +217,7 @@ rps_writer_submit(struct rps_request *request, const struct rps_task *task)
 
     if (copy == NULL) {
         free(task->manifest);
+        free(task->why);
         return rps_fail(&request->error, RPS_E_NOMEM, "no memory to wait");
     }
     *copy = *task;
@@ -194,8 +225,7 @@ rps_writer_submit(struct rps_request *request, const struct rps_task *task)
     status = submit_locked(request, copy);
     pthread_mutex_unlock(&request->service->lock);
     if (status != RPS_OK) {
-        free(copy->manifest);
-        free(copy);
+        free_task(copy);
     }
     return status;
 }

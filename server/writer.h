@@ -12,8 +12,7 @@
 
 struct rps_task {
     struct rps_task *next;
-    bool is_save; /* one of these at a time */
-    struct rps_parked *parked;
+    struct rps_parked *parked; /* NULL: nobody is answered */
     /** Runs on the writer thread with no lock held. *text_out: owned. */
     rps_status (*run)(struct rps_service *service, struct rps_task *task,
             char **text_out, struct rps_error *error);
@@ -23,6 +22,11 @@ struct rps_task {
     uint64_t client;
     uint32_t keep;
     char *manifest; /* owned */
+    char *why;      /* of an ABORT; owned */
+    uint64_t cut;   /* number of the save's; 0: whichever it is */
+    bool delta;
+    bool now;    /* take a cut, though there is one of this step */
+    bool urgent; /* before those that wait */
     rps_terms terms;
     uint64_t table_id; /* EVICT of one table */
     bool one_table;
@@ -35,10 +39,13 @@ void rps_writer_destroy(struct rps_writer *writer);
 
 /**
  * Park the request and queue a copy of *task (its texts change hands).
- * RETRY_LATER: a save waits or runs and this is one, or too many wait.
+ * RETRY_LATER: too many wait.
  */
 rps_status rps_writer_submit(
         struct rps_request *request, const struct rps_task *task);
+
+/** Queue a copy of *task, of the service's own. false: no memory. */
+bool rps_writer_post(struct rps_writer *writer, const struct rps_task *task);
 
 /**
  * Drop the task of this request before it begins: the caller answers. False:
@@ -46,6 +53,9 @@ rps_status rps_writer_submit(
  */
 bool rps_writer_withdraw_locked(
         struct rps_writer *writer, const struct rps_parked *parked);
+
+/** None waits, and none is in hand. */
+bool rps_writer_is_idle_locked(const struct rps_writer *writer);
 
 /** Tasks that wait; the one in hand is not among them. */
 size_t rps_writer_waiting_locked(const struct rps_writer *writer);

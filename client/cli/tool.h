@@ -78,6 +78,7 @@ extern const struct rps_tool rps_tool_evict;
 extern const struct rps_tool rps_tool_erase;
 extern const struct rps_tool rps_tool_drop;
 extern const struct rps_tool rps_tool_save;
+extern const struct rps_tool rps_tool_restore;
 extern const struct rps_tool rps_tool_verify;
 extern const struct rps_tool rps_tool_digest;
 extern const struct rps_tool rps_tool_inspect;

@@ -25,6 +25,7 @@ const struct rps_tool *const rps_tools[] = {
         &rps_tool_evict,
         &rps_tool_erase,
         &rps_tool_drop,
+        &rps_tool_restore,
         &rps_tool_save,
         &rps_tool_verify,
         &rps_tool_digest,

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recps save and recps shutdown: wishes that the job's chief fulfils. */
+/* recps shutdown: a wish that the job's chief fulfils. */
 #include "client/cli/tool.h"
 
 #include <stdio.h>
-
-static const char save_usage[] =
-        "usage: recps save [--json] [OPTION]...\n"
-        "\n"
-        "Ask the job's chief to save a checkpoint. It does so at the end of a\n"
-        "step; an error says so when no chief is connected.\n";
 
 static const char shutdown_usage[] =
         "usage: recps shutdown [--now] [--json] [OPTION]...\n"
@@ -50,13 +44,6 @@ wish(const struct rps_tool_call *call, const char *tool, uint32_t wishes,
 }
 
 static int
-run_save(const struct rps_tool_call *call)
-{
-    return wish(call, "save", RPS_WISH_SAVE,
-            "the chief was asked to save; it will at the end of a step");
-}
-
-static int
 shutdown_now(const struct rps_tool_call *call)
 {
     rps_client *client = NULL;
@@ -82,14 +69,6 @@ run_shutdown(const struct rps_tool_call *call)
     return wish(call, "shutdown", RPS_WISH_STOP,
             "the chief was asked to save and to end the job");
 }
-
-const struct rps_tool rps_tool_save = {
-        .name = "save",
-        .usage = save_usage,
-        .summary = "ask the chief to save a checkpoint",
-        .scope = RPS_SCOPE_TOOL,
-        .run = run_save,
-};
 
 const struct rps_tool rps_tool_shutdown = {
         .name = "shutdown",

@@ -19,10 +19,14 @@ struct rps_loop {
     uint64_t step;                /* the last one that ended */
     uint64_t last_step;           /* where this replica leaves */
     uint64_t first_step;          /* where the run began */
-    uint64_t save_at;       /* the chief saves once this step ended; 0: none */
-    uint64_t saved;         /* newest step saved by this run */
-    double loss;            /* of the last step */
-    uint64_t trips_of_step; /* round trips of the last one */
+    uint64_t save_at;        /* the chief saves once this step ended; 0: none */
+    uint64_t saved;          /* newest step saved by this run */
+    bool save_due;           /* one did not come about: with the next step */
+    uint64_t saving;         /* the step that is being saved; 0: none */
+    uint64_t saving_ms;      /* clock when that began */
+    uint64_t saving_told_ms; /* clock when it was last told of */
+    double loss;             /* of the last step */
+    uint64_t trips_of_step;  /* round trips of the last one */
     struct rps_loss_scale scale;
     bool skipped; /* the last step's push, for an overflow */
     bool broken;  /* it was said that the loss is not finite */
@@ -42,5 +46,17 @@ rps_status rps_loop_begin(struct rps_run *run);
 
 /** Every replica: wait for all, learn where to begin, open the tables. */
 rps_status rps_loop_join(struct rps_loop *loop);
+
+/** Chief, between two steps: begin to save loop->step; training goes on when
+ * the servers have their cuts. What fails there is said, and is no failure of
+ * the run unless a server is gone or began anew. */
+rps_status rps_loop_save(struct rps_loop *loop);
+
+/** Chief, after each step: move the save that runs; say what came of it. */
+rps_status rps_loop_save_poll(struct rps_loop *loop);
+
+/** Chief, at the end: wait for the save that runs, then save loop->step, if
+ * it is not yet. Here a failure is the run's. */
+rps_status rps_loop_save_last(struct rps_loop *loop);
 
 #endif /* RPS_WORKER_LOOP_H */

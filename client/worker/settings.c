@@ -188,6 +188,8 @@ read_terms(struct rps_settings *settings, struct rps_error *error)
                                                            : RPS_COMBINE_SUM;
     terms->on_lost = strcmp(options->on_lost, "leave") == 0 ? RPS_ON_LOST_LEAVE
                                                             : RPS_ON_LOST_STOP;
+    terms->cut =
+            strcmp(options->cut, "local") == 0 ? RPS_CUT_LOCAL : RPS_CUT_JOB;
     terms->step_timeout_ms = (uint32_t)(options->step_timeout * 1e3);
     terms->step_bytes_max = options->step_bytes_max;
     if (terms->mode != RPS_MODE_SYNC && terms->combine == RPS_COMBINE_MEAN) {
@@ -195,6 +197,11 @@ read_terms(struct rps_settings *settings, struct rps_error *error)
                 "--combine=mean does not go with --mode=%s, which "
                 "combines nothing: each push is a step of its own",
                 options->mode);
+    }
+    if (terms->mode == RPS_MODE_SYNC && terms->cut == RPS_CUT_LOCAL) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--cut=local does not go with --mode=sync: its steps are the "
+                "job's, and no save waits for one");
     }
     return RPS_OK;
 }

@@ -86,6 +86,25 @@ take_terms(struct rps_run *run, const rps_terms *terms)
     return RPS_OK;
 }
 
+/* The checkpoint does not say where the data stood (servers wrote it by
+ * themselves): as after that many steps from the start. */
+static void
+guess_position(struct rps_loop *loop)
+{
+    if (loop->step == 0 || loop->batches == 0) {
+        return;
+    }
+    loop->position.epoch = loop->step / loop->batches;
+    loop->position.batch = loop->step % loop->batches;
+    if (loop->run->settings->is_chief) {
+        rps_run_say(loop->run,
+                "restore: the checkpoint has no data position; going on where "
+                "%" PRIu64 " steps from the start would be: epoch %" PRIu64
+                ", batch %" PRIu64,
+                loop->step, loop->position.epoch + 1, loop->position.batch);
+    }
+}
+
 /* Where the data goes on. */
 static rps_status
 take_position(struct rps_loop *loop, const char *text)
@@ -97,6 +116,7 @@ take_position(struct rps_loop *loop, const char *text)
     rps_status status;
 
     if (text == NULL) {
+        guess_position(loop);
         return RPS_OK;
     }
     status = rps_position_read(text, &saved, &data, &run->error);
@@ -167,6 +187,9 @@ rps_loop_join(struct rps_loop *loop)
     loop->step = start.step;
     loop->first_step = start.step;
     loop->saved = start.step;
+    loop->saving = 0; /* what was begun before is the old epoch's */
+    loop->save_at = 0;
+    loop->save_due = false;
     status = take_terms(run, &start.terms);
     if (status == RPS_OK) {
         status = take_position(loop, start.data_position);

@@ -235,42 +235,12 @@ wishes_of(struct rps_loop *loop, uint64_t step)
     if (step >= loop->last_step) {
         return RPS_WISH_LEAVE;
     }
-    if (settings->is_chief && every > 0 && step % every == 0) {
+    if (settings->is_chief &&
+            ((every > 0 && step % every == 0) || loop->save_due)) {
         wishes |= RPS_WISH_SAVE;
+        loop->save_due = false;
     }
     return wishes;
-}
-
-static rps_status
-save(struct rps_loop *loop, uint64_t step)
-{
-    struct rps_run *run = loop->run;
-    char *text = rps_position_text(&loop->position);
-    rps_status status;
-
-    if (text == NULL) {
-        return rps_fail(
-                &run->error, RPS_E_NOMEM, "no memory for the data position");
-    }
-    status = rps_apply(run->client);
-    if (status == RPS_OK && run->group != NULL) {
-        status = rps_group_publish(run->group, &run->tables, &run->error);
-        if (status != RPS_OK) {
-            free(text);
-            return status;
-        }
-    }
-    if (status == RPS_OK) {
-        status = rps_save(run->client, step, text,
-                (uint32_t)run->settings->options->keep);
-    }
-    free(text);
-    if (status != RPS_OK) {
-        return rps_run_client_failed(run, status, "saving");
-    }
-    loop->saved = step;
-    rps_run_say(run, "saved step %" PRIu64, step);
-    return RPS_OK;
 }
 
 /* What the decision asks of this replica. */
@@ -285,8 +255,8 @@ obey(struct rps_loop *loop, const rps_decision *decision)
         /* one more step: `leave` goes with the end of a step */
         loop->last_step = loop->step + 1;
     }
-    if (!settings->is_chief || !run->can_save) {
-        return RPS_OK;
+    if (!settings->is_chief || !run->can_save || loop->left) {
+        return RPS_OK; /* the last save is finish()'s */
     }
     if ((decision->wishes & RPS_WISH_SAVE) != 0) {
         loop->save_at = decision->save_step > loop->step ? decision->save_step
@@ -294,10 +264,9 @@ obey(struct rps_loop *loop, const rps_decision *decision)
     }
     if (loop->save_at != 0 && loop->step >= loop->save_at) {
         loop->save_at = 0;
-        rps_spent_on(&loop->spent, RPS_SPENT_SAVE);
-        return save(loop, loop->step);
+        return rps_loop_save(loop);
     }
-    return RPS_OK;
+    return rps_loop_save_poll(loop);
 }
 
 /* Of the client, so far. */
@@ -528,8 +497,8 @@ finish(struct rps_loop *loop)
         status = run->group != NULL ? rps_group_publish(run->group,
                                               &run->tables, &run->error)
                                     : RPS_OK;
-    } else if (loop->saved != loop->step) {
-        status = save(loop, loop->step);
+    } else {
+        status = rps_loop_save_last(loop);
     }
     if (status == RPS_OK && run->settings->has_test && rps_stop_signal() == 0) {
         status = rps_run_evaluate(run, NULL, &end);

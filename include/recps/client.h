@@ -216,6 +216,7 @@ typedef struct rps_terms {
     uint32_t staleness;       /**< bounded: steps that one may be ahead */
     uint32_t backup_workers;  /**< sync: a step counts this many fewer */
     enum rps_on_lost on_lost;
+    enum rps_cut_of cut; /**< async, bounded; sync: always the job's */
 } rps_terms;
 
 /** Where a job begins (again). */
@@ -695,7 +696,7 @@ RPS_API RPS_NODISCARD rps_status rps_step_end(rps_client *client, uint64_t step,
 RPS_API RPS_NODISCARD rps_status rps_apply(rps_client *client);
 
 /**
- * Chief only: write ckpt-<step> on every PS (prepare, then commit).
+ * Chief only: write a full ckpt-<step> on every PS; save.h: beside training.
  *
  * Owns:    borrows data_position, a JSON text, or NULL.
  * Units:   keep counts complete checkpoints that stay.

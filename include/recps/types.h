@@ -103,6 +103,15 @@ enum rps_on_full {
     RPS_ON_FULL_EVICT_LFU = 2
 };
 
+/** What a save of async and bounded is a state of. */
+enum rps_cut_of {
+    /** One step of all replicas: they wait at its end until every server has
+     * taken its cut, so that the data position is exact. */
+    RPS_CUT_JOB = 0,
+    /** Each server's own moment: nobody waits. */
+    RPS_CUT_LOCAL = 1
+};
+
 /** How pushes of keys without a row are counted. */
 enum rps_admission {
     RPS_ADMISSION_EXACT = 0, /**< each key, up to 65535 */

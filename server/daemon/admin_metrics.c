@@ -372,6 +372,33 @@ add_job(struct rps_text *text, const struct rps_service_figures *figures)
             "The option memory_limit; 0: none.", (double)figures->memory_limit);
 }
 
+/* What a save costs those who push. */
+static void
+add_cuts(struct rps_text *text, const struct rps_service_figures *figures)
+{
+    rps_gauge(text, "recps_checkpoint_cut_pause_seconds",
+            "How long no row could change for the last cut.",
+            figures->save_pause);
+    rps_gauge(text, "recps_checkpoint_barrier_seconds",
+            "How long replicas were held for the last cut of async, at PS 0.",
+            figures->save_barrier);
+    rps_gauge(text, "recps_checkpoint_open",
+            "1 from a cut until it is saved or given up.", figures->save_open);
+    rps_gauge(text, "recps_save_buffer_bytes",
+            "Rows that changed before they were written, copied.",
+            (double)figures->save_buffer_bytes);
+    rps_gauge(text, "recps_save_buffer_peak_bytes",
+            "The most of them since the start.",
+            (double)figures->save_buffer_peak);
+    rps_gauge(text, "recps_save_buffer_limit_bytes", "The option save_buffer.",
+            (double)figures->save_buffer_limit);
+    rps_counter(text, "recps_save_buffer_rows_total", "Rows that were copied.",
+            figures->save_copied);
+    rps_counter(text, "recps_save_buffer_waits_total",
+            "Pushes that waited for the disk, as the buffer was full.",
+            figures->save_waits);
+}
+
 static void
 add_checkpoints(
         struct rps_text *text, const struct rps_service_figures *figures)
@@ -382,16 +409,21 @@ add_checkpoints(
             "Checkpoints of which this server committed its part.",
             figures->saves);
     rps_counter(text, "recps_checkpoint_failures_total",
-            "PREPAREs and COMMITs that failed.", figures->save_failures);
+            "Saves that failed or were given up, here.",
+            figures->save_failures);
     rps_gauge(text, "recps_checkpoint_last_success_timestamp_seconds",
             "When the last one was committed; 0: none since the start.",
             (double)figures->saved_unix_s);
     rps_gauge(text, "recps_checkpoint_duration_seconds",
-            "Of the last one, from PREPARE to the end of COMMIT.",
+            "Of the last one, from its cut to the end of COMMIT.",
             figures->save_seconds);
     rps_gauge(text, "recps_checkpoint_bytes",
             "Of the last one, this server's files.",
             (double)figures->save_bytes);
+    rps_gauge(text, "recps_checkpoint_is_delta",
+            "1 where the last one holds only what changed.",
+            figures->save_delta);
+    add_cuts(text, figures);
     rps_counter(text, "recps_restores_total",
             "Epochs begun, with a checkpoint's tables or empty ones.",
             figures->restores);

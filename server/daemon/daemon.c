@@ -250,6 +250,7 @@ create_service(struct rps_daemon *daemon)
             .client_ttl_ms = (uint64_t)(options->client_ttl * 1000.0),
             .background = true,
             .memory_limit = options->memory_limit,
+            .save_buffer = options->save_buffer,
             .numa = options->numa,
             .token = &daemon->access.token,
             .event = on_service_event,
@@ -606,9 +607,8 @@ say_unsaved(const struct rps_daemon *daemon)
     if (text != NULL) {
         const bool nothing = strncmp(text, "nothing", strlen("nothing")) == 0;
         /* the job went on until the server closed: so it is meant */
-        const bool saved =
-                daemon->save_asked &&
-                rps_service_saves(service, NULL) > daemon->saves_before;
+        const bool saved = daemon->save_asked &&
+                           rps_service_saved_cut(service) > daemon->cuts_before;
 
         rps_log(nothing || saved ? RPS_LOG_INFO : RPS_LOG_WARN, "unsaved",
                 "%s%s",
@@ -616,6 +616,39 @@ say_unsaved(const struct rps_daemon *daemon)
                 text);
     }
     free(text);
+}
+
+/* A stop that no chief has saved for: this server's own part, for `recps
+ * restore --orphans`. */
+static void
+write_orphan(struct rps_daemon *daemon)
+{
+    struct rps_service *service = daemon->service;
+    struct rps_error error = {.text = ""};
+    char *path = NULL;
+    rps_status status;
+
+    if (service == NULL || !daemon->by_signal ||
+            rps_daemon_checkpoint_dir(daemon->options) == NULL ||
+            !rps_service_is_unsaved(service) ||
+            (daemon->save_asked &&
+                    rps_service_saved_cut(service) > daemon->cuts_before)) {
+        return;
+    }
+    status = rps_service_write_orphan(service, &path, &error);
+    if (status == RPS_OK) {
+        rps_log(RPS_LOG_WARN, "orphan_written",
+                "no chief saved for this stop: what the tables hold is in %s; "
+                "`recps restore --orphans` makes a checkpoint of the parts of "
+                "all servers",
+                path);
+    } else {
+        rps_log_status(RPS_LOG_ERROR, "orphan_failed", status,
+                "no chief saved for this stop, and the own part cannot be "
+                "written: %s",
+                error.text);
+    }
+    free(path);
 }
 
 /* Takes down whatever was built. */
@@ -631,6 +664,7 @@ finish(struct rps_daemon *daemon)
     }
     if (daemon->stopping != RPS_STOPPING_NOT) {
         say_unsaved(daemon);
+        write_orphan(daemon);
     }
     if (daemon->service != NULL) {
         rps_service_destroy(daemon->service);

@@ -56,11 +56,11 @@ struct rps_daemon {
     enum rps_stopping stopping;
     const char *stop_reason;
     uint64_t stop_since_ms;
-    uint64_t delay_ms;     /* new connections are served for so long */
-    bool save_wished;      /* the chief was asked for a checkpoint */
-    bool save_asked;       /* likewise, and it stays so */
-    bool by_signal;        /* what it stops for is no SHUTDOWN */
-    uint64_t saves_before; /* it is there when there are more */
+    uint64_t delay_ms;    /* new connections are served for so long */
+    bool save_wished;     /* the chief was asked for a checkpoint */
+    bool save_asked;      /* likewise, and it stays so */
+    bool by_signal;       /* what it stops for is no SHUTDOWN */
+    uint64_t cuts_before; /* it is there when a later cut is saved */
 
     uint64_t saves_told; /* whose length was compared with drain_timeout */
     bool stands_told;    /* that a loop does not turn */

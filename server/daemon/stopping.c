@@ -46,7 +46,7 @@ is_save_over(struct rps_daemon *daemon, uint64_t waited_ms)
     if (!daemon->save_wished) {
         return true;
     }
-    if (rps_service_saves(daemon->service, NULL) > daemon->saves_before) {
+    if (rps_service_saved_cut(daemon->service) > daemon->cuts_before) {
         return true;
     }
     if (!rps_service_chief_connected(daemon->service)) {
@@ -105,7 +105,8 @@ wish_save(struct rps_daemon *daemon)
 {
     struct rps_error error = {.text = ""};
 
-    daemon->saves_before = rps_service_saves(daemon->service, NULL);
+    /* a save that runs by now lacks what changed since its cut */
+    daemon->cuts_before = rps_service_cuts(daemon->service);
     if (!rps_service_is_unsaved(daemon->service)) {
         return;
     }

@@ -150,7 +150,7 @@ def test_save_without_a_chief_says_so(cluster):
 
 def test_save_with_a_chief_is_a_wish(cluster):
     with cluster.connect(0, role="chief", rank=0, replicas=1) as chief:
-        run = recps("save", "--ps-hosts", cluster.hosts)
+        run = recps("save", "--no-wait", "--ps-hosts", cluster.hosts)
         assert run.returncode == 0, run.stderr
         reply = chief.call(wire.PING)
         assert reply.flags & wire.WISH

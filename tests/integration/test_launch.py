@@ -489,6 +489,6 @@ def test_help_lists_what_launch_takes_and_nothing_else():
         "--step-timeout", "--step-bytes-max", "--token-file", "--tls-cert",
         "--tls-key", "--tls-ca", "--tls-clients", "--log-level", "--log-format",
         "--unix-dir", "--transport", "--shm-ring", "--admin", "--live-timeout", "--auth", "--loops", "--connections-max",
-        "--handshakes-max", "--buffers-max", "--memory-limit", "--numa",
+        "--handshakes-max", "--buffers-max", "--memory-limit", "--save-buffer", "--numa",
         "--start-from", "--client-ttl", "--drain-delay", "--drain-timeout",
         "--on-lost"}

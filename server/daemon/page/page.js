@@ -546,14 +546,22 @@
     const all = get("restore_rows_expected");
     const any = saved > 0;
     facts("checkpoints", [
-      ["Now", busy("save") ? "one is being written" : busy("restore")
+      ["Now", busy("save") ? "one is being written"
+        : get("checkpoint_open") > 0 ? "one is begun" : busy("restore")
         ? `restoring: ${share(ratio(read, all))} of ${count(all)} rows`
         : "none in hand"],
       ["Last one", any ? `${span(Date.now() / 1e3 - saved)} ago` : is(saved)
         ? "none since the start" : NONE, any ? clock(saved) : ""],
       ["It took", any ? seconds(get("checkpoint_duration_seconds")) : NONE],
-      ["Its files", any ? bytes(get("checkpoint_bytes")) : NONE,
+      ["Its files", any ? `${bytes(get("checkpoint_bytes"))}, ` +
+        (get("checkpoint_is_delta") > 0 ? "a delta" : "full") : NONE,
         exact(get("checkpoint_bytes"))],
+      ["Stood still for it", any
+        ? seconds(get("checkpoint_cut_pause_seconds")) : NONE],
+      ["Save buffer", `${bytes(get("save_buffer_bytes"))} of ` +
+        bytes(get("save_buffer_limit_bytes")),
+        exact(get("save_buffer_bytes"))],
+      ["Waits for it", ...figure(get("save_buffer_waits_total"), count)],
       ["Committed", ...figure(get("checkpoints_total"), count)],
       ["Failed", ...alarm(get("checkpoint_failures_total"), count)],
       ["Restores", ...figure(get("restores_total"), count)],

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SAVE and RESTORE by way of frames. The manifest is made here from PREPARE's
  * answer, as a chief would, and the restored values are worked out by hand. */
-#include "base/digest.h"
-#include "base/spec.h"
 #include "tests/unit/folder.h"
 #include "tests/unit/server/fixture.h"
+#include "tests/unit/server/saves.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,97 +13,6 @@
 #include <unistd.h>
 
 static char dir[FOLDER_BYTES];
-
-static struct rps_header
-save_header(struct peer *peer, uint64_t step)
-{
-    struct rps_header header = request_of(peer, RPS_OP_SAVE);
-
-    header.step = step;
-    return header;
-}
-
-/* The manifest of a job with one PS. */
-static char *
-manifest_of(const char *prepared, uint64_t step, uint32_t epoch)
-{
-    json_t *answer = json_loads(prepared, 0, NULL);
-    json_t *part = json_object_get(answer, "part");
-    json_t *tables = json_object();
-    json_t *manifest;
-    struct rps_digest_entry entries[4];
-    char *specs[4];
-    size_t count = 0;
-    const char *name;
-    json_t *table;
-    char hex[RPS_DIGEST_HEX_BYTES];
-    char *text;
-
-    json_object_foreach(json_object_get(part, "tables"), name, table)
-    {
-        rps_table_spec spec;
-
-        ck_assert_int_eq(rps_spec_from_value(
-                                 json_object_get(table, "spec"), &spec, NULL),
-                RPS_OK);
-        specs[count] = rps_spec_to_json(&spec);
-        entries[count].name = name;
-        entries[count].spec_json = specs[count];
-        ck_assert(rps_digest_parse(
-                json_string_value(json_object_get(table, "digest")),
-                &entries[count].digest));
-        count++;
-        json_object_set_new(tables, name,
-                json_pack("{s:O, s:O, s:O}", "spec",
-                        json_object_get(table, "spec"), "rows",
-                        json_object_get(table, "rows"), "digest",
-                        json_object_get(table, "digest")));
-    }
-    rps_digest_hex(rps_digest_checkpoint(entries, count), hex);
-    manifest = json_pack("{s:i, s:s, s:n, s:I, s:i, s:s, s:s,"
-                         " s:[{s:O, s:O, s:O}], s:o, s:{s:i}, s:s}",
-            "format", 1, "kind", "full", "parent", "step", (json_int_t)step,
-            "epoch", (int)epoch, "job_id", "test", "seed", "0", "parts", "file",
-            json_object_get(answer, "file"), "bytes",
-            json_object_get(answer, "bytes"), "xxh3",
-            json_object_get(answer, "xxh3"), "tables", tables, "data_position",
-            "row", 640, "digest", hex);
-    ck_assert_ptr_nonnull(manifest);
-    text = json_dumps(manifest, JSON_INDENT(1) | JSON_SORT_KEYS);
-    while (count > 0) {
-        free(specs[--count]);
-    }
-    json_decref(manifest);
-    json_decref(answer);
-    return text;
-}
-
-static void
-commit(struct peer *peer, uint64_t step, const char *manifest)
-{
-    const struct rps_header header = save_header(peer, step);
-    json_t *object = json_pack("{s:s, s:i, s:s}", "action", "commit", "keep", 5,
-            "manifest", manifest);
-    char *text = json_dumps(object, JSON_COMPACT);
-
-    json_decref(object);
-    ask(peer, &header, text, RPS_OK, NULL);
-    free(text);
-}
-
-static void
-save(struct peer *peer, uint64_t step)
-{
-    const struct rps_header header = save_header(peer, step);
-    char *prepared = NULL;
-    char *manifest;
-
-    ask(peer, &header, "{\"action\":\"prepare\"}", RPS_OK, &prepared);
-    manifest = manifest_of(prepared, step, peer->epoch);
-    commit(peer, step, manifest);
-    free(manifest);
-    free(prepared);
-}
 
 START_TEST(what_was_saved_comes_back_and_what_came_later_does_not)
 {
@@ -309,7 +217,7 @@ START_TEST(nobody_ends_the_save_of_another_client)
     header = save_header(peers[1], 1);
     ask(peers[1], &header, "{\"action\":\"abort\"}", RPS_E_RETRY_LATER, NULL);
     manifest = manifest_of(prepared, 1, 0);
-    commit(peers[0], 1, manifest);
+    commit_save(peers[0], 1, manifest);
     free(manifest);
     free(prepared);
     /* once that is over, anybody may */

@@ -1,358 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns SAVE and RESTORE as requests and as tasks of the writer thread.
- * Leaves files to embedding/checkpoint.
+ * Owns RESTORE as a request and as a task of the writer thread, and what a
+ * server begins with. Leaves files to embedding/checkpoint, SAVE to save.c.
  */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/spec.h"
 #include "base/terms.h"
 #include "server/job.h"
+#include "server/save.h"
 #include "server/state.h"
 #include "server/writer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct rps_checkpoint_id
-checkpoint_id(const struct rps_service *service, const struct rps_task *task)
-{
-    struct rps_checkpoint_id id = {.dir = service->options.checkpoint_dir,
-            .step = task->step,
-            .epoch = task->epoch,
-            .part = service->options.ps_index,
-            .parts = service->options.ps_count};
-
-    return id;
-}
-
-/* What this cut holds is what COMMIT will have saved. */
-static void
-mark_prepared(struct rps_service *service, const struct rps_task *task)
-{
-    pthread_mutex_lock(&service->lock);
-    service->preparing = true;
-    service->preparing_client = task->client;
-    for (size_t i = 0; i < service->change_count; i++) {
-        service->changes[i].prepared = service->changes[i].updates;
-    }
-    pthread_mutex_unlock(&service->lock);
-}
-
-static rps_status
-check_cut(struct rps_service *service, const struct rps_task *task,
-        struct rps_error *error)
-{
-    const struct rps_header header = {
-            .opcode = RPS_OP_SAVE, .epoch = task->epoch};
-    uint64_t applied = atomic_load(&service->step);
-    rps_status status = rps_epoch_check(service, &header, error);
-
-    if (status == RPS_OK && service->terms.mode == RPS_MODE_SYNC &&
-            applied != task->step) {
-        return rps_fail(error, RPS_E_INVAL,
-                "SAVE prepare of step %" PRIu64 ", but this PS has applied"
-                " step %" PRIu64 ": save the step of the decision that"
-                " carries the wish, before the next one ends",
-                task->step, applied);
-    }
-    return status;
-}
-
-/* relaxed, here and below: see rps_saving_record */
-static void
-put(_Atomic uint64_t *field, uint64_t value)
-{
-    atomic_store_explicit(field, value, memory_order_relaxed);
-}
-
-static void
-count(_Atomic uint64_t *counter)
-{
-    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
-}
-
-static void
-set_busy(struct rps_service *service, enum rps_busy busy)
-{
-    put(&service->saving.busy_since_ms, rps_clock_ms());
-    atomic_store_explicit(&service->saving.busy, busy, memory_order_relaxed);
-}
-
-/* Of all files that the part file names. */
-static uint64_t
-bytes_of_part(const json_t *part)
-{
-    json_t *files = json_object_get(json_object_get(part, "part"), "files");
-    uint64_t sum = 0;
-    const char *name;
-    json_t *file;
-
-    json_object_foreach(files, name, file)
-    {
-        uint64_t bytes = 0;
-
-        (void)rps_json_count(json_object_get(file, "bytes"), &bytes);
-        sum += bytes;
-    }
-    return sum;
-}
-
-static rps_status
-prepare(struct rps_service *service, struct rps_task *task, char **text_out,
-        struct rps_error *error)
-{
-    const struct rps_checkpoint_id id = checkpoint_id(service, task);
-    struct rps_lane_record *lanes = NULL;
-    struct rps_cut *cut = NULL;
-    size_t lane_count = 0;
-    json_t *part = NULL;
-    rps_status status;
-
-    pthread_rwlock_rdlock(&service->state_lock);
-    pthread_rwlock_wrlock(&service->change_lock);
-    status = check_cut(service, task, error);
-    if (status == RPS_OK) {
-        status = rps_lanes_record(service->lanes, &lanes, &lane_count);
-    }
-    if (status == RPS_OK) {
-        status = rps_cut_take(
-                service->store, rps_service_now(service), 0, &cut, error);
-    }
-    if (status == RPS_OK) {
-        status = rps_checkpoint_prepare(
-                &id, false, cut, lanes, lane_count, &part, error);
-        rps_cut_abort(cut);
-    }
-    if (status == RPS_OK) {
-        mark_prepared(service, task);
-    }
-    pthread_rwlock_unlock(&service->change_lock);
-    pthread_rwlock_unlock(&service->state_lock);
-    free(lanes);
-    if (status == RPS_OK) {
-        service->saving.prepare_bytes = bytes_of_part(part);
-        *text_out = rps_json_text(part);
-        status = *text_out != NULL ? RPS_OK : RPS_E_NOMEM;
-    }
-    return status;
-}
-
-static rps_status
-run_prepare(struct rps_service *service, struct rps_task *task, char **text_out,
-        struct rps_error *error)
-{
-    rps_status status;
-
-    service->saving.prepare_ns = rps_clock_ns();
-    set_busy(service, RPS_BUSY_SAVE);
-    status = prepare(service, task, text_out, error);
-    set_busy(service, RPS_BUSY_NOT);
-    if (status != RPS_OK) {
-        count(&service->saving.save_failures);
-    }
-    return status;
-}
-
-static void
-record_saved(struct rps_service *service)
-{
-    struct rps_saving_record *saving = &service->saving;
-
-    put(&saving->save_ns, rps_clock_ns() - saving->prepare_ns);
-    put(&saving->save_bytes, saving->prepare_bytes);
-    put(&saving->saved_unix_s, rps_clock_unix_s());
-    count(&saving->saves);
-}
-
-static void
-mark_saved(struct rps_service *service, struct rps_task *task)
-{
-    pthread_mutex_lock(&service->lock);
-    for (size_t i = 0; i < service->change_count; i++) {
-        service->changes[i].updates -= service->changes[i].prepared;
-        service->changes[i].prepared = 0;
-    }
-    service->saved = true;
-    service->saved_step = task->step;
-    pthread_mutex_unlock(&service->lock);
-}
-
-/* Whatever came of it: replicas held at this step may go on. */
-static void
-release_held(struct rps_service *service, struct rps_task *task)
-{
-    pthread_mutex_lock(&service->lock);
-    service->preparing = false;
-    if (service->job != NULL) {
-        rps_job_saved_locked(service->job, task->step, &task->answers);
-    }
-    pthread_mutex_unlock(&service->lock);
-}
-
-/* Another client is between its PREPARE and its COMMIT or ABORT. */
-static bool
-is_preparing_elsewhere(struct rps_service *service, uint64_t client)
-{
-    bool found = false;
-
-    pthread_mutex_lock(&service->lock);
-    for (struct rps_session *at = service->sessions;
-            at != NULL && service->preparing &&
-            service->preparing_client != client;
-            at = at->next) {
-        found = found || at->client == service->preparing_client;
-    }
-    pthread_mutex_unlock(&service->lock);
-    return found;
-}
-
-static rps_status
-run_commit(struct rps_service *service, struct rps_task *task, char **text_out,
-        struct rps_error *error)
-{
-    const struct rps_checkpoint_id id = checkpoint_id(service, task);
-    rps_status status = rps_checkpoint_commit(
-            &id, task->manifest, strlen(task->manifest), task->keep, error);
-
-    if (status != RPS_OK) {
-        count(&service->saving.save_failures);
-    } else {
-        mark_saved(service, task);
-        record_saved(service);
-        struct rps_log_about about = {.step = task->step};
-
-        rps_log_enter(&about);
-        rps_service_event(service, RPS_LOG_INFO, "checkpoint_saved",
-                "ckpt-%012" PRIu64 " in %s: %" PRIu64 " bytes of this PS,"
-                " %.1f s from PREPARE",
-                task->step, id.dir, service->saving.prepare_bytes,
-                (double)(rps_clock_ns() - service->saving.prepare_ns) / 1e9);
-        rps_log_leave(&about);
-    }
-    release_held(service, task);
-    return status;
-}
-
-static rps_status
-run_abort(struct rps_service *service, struct rps_task *task, char **text_out,
-        struct rps_error *error)
-{
-    const struct rps_checkpoint_id id = checkpoint_id(service, task);
-
-    rps_checkpoint_abort(&id);
-    release_held(service, task);
-    return RPS_OK;
-}
-
-static rps_status
-read_commit(struct rps_request *request, const json_t *object,
-        struct rps_task *task)
-{
-    const char *manifest =
-            json_string_value(json_object_get(object, "manifest"));
-    uint64_t keep = 0;
-    rps_status status =
-            rps_json_u64(object, "keep", UINT32_MAX, &keep, &request->error);
-
-    if (status != RPS_OK) {
-        return status;
-    }
-    if (manifest == NULL) {
-        return rps_fail(&request->error, RPS_E_INVAL,
-                "SAVE commit needs manifest, the manifest's text");
-    }
-    task->keep = (uint32_t)keep;
-    task->manifest = strdup(manifest);
-    return task->manifest != NULL ? RPS_OK : RPS_E_NOMEM;
-}
-
-static rps_status
-wish_save(struct rps_request *request)
-{
-    struct rps_service *service = request->service;
-
-    if (service->options.ps_index != 0) {
-        return rps_fail(&request->error, RPS_E_INVAL,
-                "SAVE wish: wishes go to PS 0, this is PS %" PRIu32,
-                service->options.ps_index);
-    }
-    return rps_service_wish_save(service, &request->error);
-}
-
-static rps_status
-plan_save(struct rps_request *request, const json_t *object, const char *action,
-        struct rps_task *task)
-{
-    const struct rps_header *header = &request->message->header;
-    rps_status status =
-            rps_epoch_check(request->service, header, &request->error);
-
-    if (status != RPS_OK) {
-        return status;
-    }
-    if (request->session->rank != 0 && request->session->rank != RPS_NO_RANK) {
-        return rps_fail(&request->error, RPS_E_INVAL,
-                "SAVE %s comes from the chief (rank 0), not from rank"
-                " %" PRIu32,
-                action, request->session->rank);
-    }
-    if (request->service->options.checkpoint_dir == NULL) {
-        return rps_fail(&request->error, RPS_E_INVAL,
-                "SAVE: PS %" PRIu32 " has no checkpoint_dir; set"
-                " --checkpoint-dir, the same for the whole job",
-                request->service->options.ps_index);
-    }
-    if (is_preparing_elsewhere(request->service, request->session->client)) {
-        return rps_fail(&request->error, RPS_E_RETRY_LATER,
-                "SAVE %s: another client has prepared a checkpoint and"
-                " neither committed nor aborted it yet",
-                action);
-    }
-    task->step = header->step;
-    task->epoch = header->epoch;
-    task->client = request->session->client;
-    task->is_save = true;
-    if (strcmp(action, "commit") == 0) {
-        task->run = run_commit;
-        return read_commit(request, object, task);
-    }
-    task->run = strcmp(action, "prepare") == 0 ? run_prepare : run_abort;
-    return RPS_OK;
-}
-
-rps_status
-rps_serve_save(struct rps_request *request)
-{
-    struct rps_task task = {0};
-    const char *action;
-    json_t *object;
-    rps_status status = rps_request_json(request, &object);
-
-    if (status != RPS_OK) {
-        return status;
-    }
-    action = json_string_value(json_object_get(object, "action"));
-    if (action != NULL && strcmp(action, "wish") == 0) {
-        status = wish_save(request);
-    } else if (action == NULL || (strcmp(action, "prepare") != 0 &&
-                                         strcmp(action, "commit") != 0 &&
-                                         strcmp(action, "abort") != 0)) {
-        status = rps_fail(&request->error, RPS_E_INVAL,
-                "SAVE: action is \"%s\"; prepare, commit, abort or wish is"
-                " allowed",
-                action != NULL ? action : "");
-    } else {
-        status = plan_save(request, object, action, &task);
-        if (status == RPS_OK) {
-            status = rps_writer_submit(request, &task);
-        }
-    }
-    json_decref(object);
-    return status;
-}
 
 /** Everything a new epoch needs, made before anything is changed. */
 struct fresh {
@@ -362,6 +24,7 @@ struct fresh {
     json_t *data_position;
     struct rps_lane_record *lanes;
     size_t lane_count;
+    struct rps_save_parent parent; /* of the next delta */
 };
 
 static bool
@@ -377,8 +40,8 @@ on_progress(void *context, uint64_t rows, uint64_t rows_total)
 {
     struct rps_service *service = context;
 
-    put(&service->saving.restore_rows_total, rows_total);
-    put(&service->saving.restore_rows, rows);
+    rps_record_put(&service->saving.restore_rows_total, rows_total);
+    rps_record_put(&service->saving.restore_rows, rows);
 }
 
 static rps_status
@@ -404,6 +67,8 @@ load(struct rps_service *service, const struct rps_task *task,
     status = rps_checkpoint_restore(&restore, fresh->store, &fresh->manifest,
             &fresh->lanes, &fresh->lane_count, error);
     if (status == RPS_OK) {
+        rps_save_read_parent(
+                service, task->step, fresh->manifest, &fresh->parent);
         position = json_object_get(fresh->manifest, "data_position");
         if (position != NULL && !json_is_null(position)) {
             fresh->data_position = json_incref(position);
@@ -463,6 +128,16 @@ check_epoch(struct rps_service *service, const struct rps_task *task,
                              epoch, own);
 }
 
+/* state_lock exclusive. What is in the tables is this checkpoint. */
+static void
+stand_on(struct rps_service *service, const struct fresh *fresh)
+{
+    if (fresh->manifest != NULL) {
+        rps_store_mark_clean(service->store);
+    }
+    rps_save_stand_on(service, &fresh->parent);
+}
+
 /* state_lock exclusive. *fresh and the old state change places. */
 static rps_status
 swap_in(struct rps_service *service, struct rps_task *task, struct fresh *fresh,
@@ -472,6 +147,9 @@ swap_in(struct rps_service *service, struct rps_task *task, struct fresh *fresh,
             .store = service->store, .contributed = service->contributed};
     rps_status status = check_epoch(service, task, error);
 
+    if (status == RPS_OK) { /* its tables go */
+        (void)rps_save_drop(service, "the job begins again");
+    }
     pthread_mutex_lock(&service->lock);
     if (status == RPS_OK && service->job != NULL &&
             rps_job_prepare_locked(service->job, task->terms.replica_count) !=
@@ -502,6 +180,9 @@ swap_in(struct rps_service *service, struct rps_task *task, struct fresh *fresh,
         }
     }
     pthread_mutex_unlock(&service->lock);
+    if (status == RPS_OK) {
+        stand_on(service, fresh);
+    }
     return status;
 }
 
@@ -580,6 +261,7 @@ begin_from(struct rps_service *service, uint64_t step, struct fresh *fresh)
     service->saved = true;
     service->saved_step = step;
     pthread_mutex_unlock(&service->lock);
+    stand_on(service, fresh);
     pthread_rwlock_unlock(&service->state_lock);
     fresh->store = empty;
     rps_service_event(service, RPS_LOG_INFO, "started_from",
@@ -690,12 +372,12 @@ run_restore(struct rps_service *service, struct rps_task *task, char **text_out,
     rps_status status;
 
     on_progress(service, 0, 0);
-    set_busy(service, RPS_BUSY_RESTORE);
+    rps_record_busy(service, RPS_BUSY_RESTORE);
     status = restore(service, task, text_out, error);
-    set_busy(service, RPS_BUSY_NOT);
-    put(&service->saving.restore_ns, rps_clock_ns() - start);
-    count(status == RPS_OK ? &service->saving.restores
-                           : &service->saving.restore_failures);
+    rps_record_busy(service, RPS_BUSY_NOT);
+    rps_record_put(&service->saving.restore_ns, rps_clock_ns() - start);
+    rps_record_count(status == RPS_OK ? &service->saving.restores
+                                      : &service->saving.restore_failures);
     return status;
 }
 
