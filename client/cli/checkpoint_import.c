@@ -54,7 +54,9 @@ static struct rps_tool_flag flags[] = {
         {.name = "checkpoint",
                 .argument = "DIR",
                 .help = "write a checkpoint of this checkpoint_dir"},
-        {.name = "step", .argument = "N", .help = "the checkpoint's step (0)"},
+        {.name = "step",
+                .argument = "N",
+                .help = "the checkpoint's step, 1 or more (1)"},
         {.name = "parts",
                 .argument = "N",
                 .help = "a new checkpoint's parts (1): any number of servers "
@@ -507,8 +509,14 @@ read_flags(struct importing *in)
 {
     const struct rps_tool_call *call = in->call;
     uint64_t parts = 0;
-    int code = read_number(call, FLAG_STEP, INT64_MAX, &in->step);
+    int code;
 
+    in->step = 1;
+    code = read_number(call, FLAG_STEP, INT64_MAX, &in->step);
+    if (code == RPS_TOOL_OK && in->step == 0) {
+        code = rps_tool_fail(RPS_TOOL_USAGE, "import",
+                "--step 0 is the state before any row: give 1 or more");
+    }
     if (code == RPS_TOOL_OK) {
         code = read_number(call, FLAG_PARTS, RPS_SLOT_COUNT, &parts);
     }

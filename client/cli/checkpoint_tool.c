@@ -77,6 +77,16 @@ rps_checkpoint_find(const char *tool, const char *path, char **folder_out)
                    : rps_tool_fail_status(tool, status, "%s", error.text);
 }
 
+static void
+hint(struct rps_error *error)
+{
+    const size_t n = strlen(error->text);
+
+    snprintf(error->text + n, sizeof(error->text) - n,
+            " (where servers have disks of their own, join their parts with "
+            "recps gather)");
+}
+
 int
 rps_checkpoint_open(
         const char *tool, const char *path, struct rps_ckpt_chain *chain)
@@ -93,6 +103,9 @@ rps_checkpoint_open(
     status = rps_ckpt_chain_open_folder(chain, folder, &error);
     if (status == RPS_OK) {
         status = rps_ckpt_chain_read_parts(chain, 0, 0, &error);
+        if (status == RPS_E_NOT_FOUND) { /* a folder of a server's own? */
+            hint(&error);
+        }
     }
     if (status != RPS_OK) {
         rps_ckpt_chain_close(chain);

@@ -85,6 +85,7 @@ struct rps_checkpoint_unusable {
     uint64_t step;
     char *why;
     bool abandoned; /* as below */
+    bool baseless;  /* a delta: what it stands on is gone, or another now */
 };
 
 /** A complete one. */

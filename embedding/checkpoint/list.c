@@ -103,6 +103,7 @@ struct found {
     struct rps_ckpt_head head;
     rps_status status; /* OK or UNSUPPORTED: complete */
     char *why;         /* owned; NULL: complete */
+    bool baseless;     /* as rps_checkpoint_unusable says it */
     uint32_t deltas;   /* from the full one up to this */
 };
 
@@ -199,12 +200,14 @@ judge_delta(const char *dir, const struct finds *finds, struct found *delta,
             &wanted, finds->list, finds->count, sizeof(wanted), by_step);
 
     if (parent == NULL) {
+        delta->baseless = true;
         return rps_fail(error, RPS_E_NOT_FOUND,
                 "%s/ckpt-%012" PRIu64 " stands on ckpt-%012" PRIu64
                 ", which is missing",
                 dir, delta->step, wanted.step);
     }
     if (parent->why != NULL || parent->status != RPS_OK) {
+        delta->baseless = parent->baseless;
         return rps_fail(error,
                 parent->why != NULL ? parent->status : RPS_E_CORRUPT,
                 "%s/ckpt-%012" PRIu64 " stands on ckpt-%012" PRIu64
@@ -219,7 +222,9 @@ judge_delta(const char *dir, const struct finds *finds, struct found *delta,
                 "their full checkpoint",
                 dir, delta->step, RPS_CKPT_DELTAS_MAX);
     }
-    return rps_ckpt_head_check(dir, &delta->head, &parent->head, error);
+    delta->baseless = rps_ckpt_head_check(dir, &delta->head, &parent->head,
+                              error) != RPS_OK;
+    return delta->baseless ? RPS_E_MISMATCH : RPS_OK;
 }
 
 /* Half a chain never loads: a delta counts if all that it stands on does. */
@@ -267,7 +272,8 @@ tell(struct rps_checkpoint_survey *survey, struct finds *finds)
             survey->unusable[survey->unusable_count++] =
                     (struct rps_checkpoint_unusable){.step = found->step,
                             .why = found->why,
-                            .abandoned = abandoned};
+                            .abandoned = abandoned,
+                            .baseless = found->baseless};
             found->why = NULL;
             continue;
         }

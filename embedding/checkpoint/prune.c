@@ -154,6 +154,21 @@ remove_others(const struct rps_checkpoint_id *id,
     free(kept);
 }
 
+/* Deltas of a run that went back, which another has overtaken: what they stand
+ * on is no more, so nothing can be read of them ever again. */
+static void
+remove_baseless(const struct rps_checkpoint_id *id,
+        const struct rps_checkpoint_survey *survey, struct rps_error *error)
+{
+    for (size_t i = survey->unusable_count; i-- > 0;) {
+        const struct rps_checkpoint_unusable *entry = &survey->unusable[i];
+
+        if (entry->abandoned && entry->baseless && entry->step <= id->step) {
+            remove_step(id, entry->step, error);
+        }
+    }
+}
+
 void
 rps_ckpt_prune(const struct rps_checkpoint_id *id, uint32_t keep,
         struct rps_error *error)
@@ -165,6 +180,7 @@ rps_ckpt_prune(const struct rps_checkpoint_id *id, uint32_t keep,
                              &survey, error) != RPS_OK) {
         return;
     }
+    remove_baseless(id, &survey, error);
     remove_others(id, &survey, keep, error);
     rps_checkpoint_survey_finish(&survey);
 }

@@ -7,8 +7,9 @@
 /**
  * After the commit of `id`: of the complete steps up to it, the newest
  * `keep` stay (0: all), and all that these stand on. Later steps stay, and
- * what they stand on. Temporary folders of saves before it go. A failure is
- * said in *error and is no failure of the save.
+ * what they stand on. Deltas that were abandoned and whose parent is gone or
+ * another go, and so do temporary folders of saves before it. A failure is said
+ * in *error and is no failure of the save.
  */
 void rps_ckpt_prune(const struct rps_checkpoint_id *id, uint32_t keep,
         struct rps_error *error);

@@ -46,6 +46,8 @@ def test_parts_of_own_disks_are_joined(job, tmp_path):
         assert copy.read_bytes() == file.read_bytes(), file
     again = answer("gather", *folders, "--out", tmp_path / "whole")
     assert again["copied"] == 0
+    said = answer("inspect", folders[0] / "ckpt-000000000040", code=65)
+    assert "part-1-of-2.json" in said["error"] and "gather" in said["error"]
 
 
 def test_a_part_that_nobody_has_is_named(job, tmp_path):

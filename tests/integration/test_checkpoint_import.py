@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps export and import: tables go out as arrays and come in from them."""
 import json
+import re
 import struct
 
 import numpy
@@ -115,10 +116,16 @@ def test_a_second_table_joins_the_first(job, tmp_path):
           "--checkpoint", new, "--parts", 2)
     recps("import", "lazy", tmp_path / "lazy", "optimizer=adam",
           "--checkpoint", new)
-    folder = new / "ckpt-000000000000"
+    folder = new / "ckpt-000000000001"
     for name in ("emb", "lazy"):
         assert deltas.read(folder, name) == job.tables[name].rows
     assert len(json.loads((folder / "manifest.json").read_text())["parts"]) == 2
+    run = recps("launch", "--ps", 3, "--workers", 1, "--checkpoint-dir", new,
+                "--start-from", "newest", "--", "sh", "-c",
+                "recps digest --json && recps shutdown --now")
+    said = json.loads(re.search(r"\{.*\}", run.stdout).group())
+    assert {t["name"]: int(t["digest"], 16) for t in said["tables"]} == {
+        n: job.tables[n].digest() for n in ("emb", "lazy")}
     said = answer("import", "emb", tmp_path / "emb", "optimizer=adagrad",
                   "--checkpoint", new, code=70)
     assert "already" in said["error"]
@@ -134,7 +141,7 @@ def test_rows_alone_begin_with_fresh_slots(tmp_path):
     recps("import", "t", "optimizer=adagrad", "initial_accumulator=0.25",
           "--keys", tmp_path / "k.npy", "--rows", tmp_path / "r.npy",
           "--checkpoint", tmp_path / "new")
-    found = deltas.read(tmp_path / "new/ckpt-000000000000", "t")
+    found = deltas.read(tmp_path / "new/ckpt-000000000001", "t")
     assert found.keys() == {int(k) % 2**64 for k in keys}
     for key, row in zip(keys, rows):
         one = found[int(key) % 2**64]
@@ -152,7 +159,7 @@ def test_a_matrix_without_keys_is_numbered(tmp_path):
     assert "user.weight, other" in said["error"]
     recps("import", "user", tmp_path / "model.safetensors", "--keys", "range",
           "--rows", "user.weight", "--checkpoint", tmp_path / "new")
-    found = deltas.read(tmp_path / "new/ckpt-000000000000", "user")
+    found = deltas.read(tmp_path / "new/ckpt-000000000001", "user")
     assert sorted(found) == list(range(7))
     numpy.testing.assert_array_equal(found[3].value, rows[3])
 
@@ -209,6 +216,9 @@ def test_bad_rows_are_refused_with_words(tmp_path, case, kind):
 
 def test_a_table_that_cannot_be_is_refused(tmp_path):
     write_safetensors(tmp_path / "t.safetensors", arrays())
+    said = answer("import", "t", tmp_path / "t.safetensors", "--step", 0,
+                  "--checkpoint", tmp_path / "new", code=64)
+    assert "before any row" in said["error"]
     for words, wanted in (("optimizer=nothing", "optimizer"),
                           ("no_such_field=1", "no_such_field"),
                           ("learning_rate=-1", "learning_rate")):

@@ -151,3 +151,46 @@ def test_two_tools_at_once_do_not_meet(job, memory):
             assert b"another recps" in words or b"missing" in words, words
     assert answer("digest", folder)["digest"] == job.digest()
     shutil.rmtree(folder)
+
+
+# ---- servers, not tools ----
+
+def train_until_killed(folder, after):
+    """Saves follow each other at once, four of five of them deltas."""
+    process = subprocess.Popen(
+        [str(programs.RECPS), "launch", "--ps", "2", "--workers", "1",
+         "--checkpoint-dir", str(folder), "--", str(programs.RECPS_TRAIN),
+         "--data", "synthetic:rows=40000,keys=300", "--batch-size", "64",
+         "--save-steps", "3", "--save-deltas", "4", "--keep", "3"],
+        env=programs.environment(), stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE)
+    end = time.monotonic() + 30
+    while time.monotonic() < end and len(list(folder.glob("ckpt-*"))) < 2:
+        time.sleep(0.01)
+    time.sleep(after)
+    process.send_signal(signal.SIGKILL)  # its processes end with it
+    process.communicate()
+
+
+def check_saves(memory, moments):
+    draw = random.Random(SEED)
+    kinds = set()
+    for i in range(moments):
+        folder = memory / f"saved-{i}"
+        train_until_killed(folder, draw.random())
+        said = answer("verify", folder)
+        assert said["matches"] is True
+        kinds |= {link["kind"] for link in said["links"]}
+        recps("compact", folder)
+        assert answer("digest", folder)["digest"] == said["digest"]
+        shutil.rmtree(folder)
+    assert kinds == {"full", "delta"} or moments < 3
+
+
+def test_servers_that_are_killed_leave_whole_checkpoints(memory):
+    check_saves(memory, 2)
+
+
+@pytest.mark.long
+def test_40_moments_of_saves_leave_whole_checkpoints(memory):
+    check_saves(memory, 40)

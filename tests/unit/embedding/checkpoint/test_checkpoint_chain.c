@@ -344,6 +344,25 @@ START_TEST(what_a_kept_delta_stands_on_is_kept)
 }
 END_TEST
 
+/* 10 to 40, back to 10, and on: 30 and 40 were made on another 20. */
+START_TEST(deltas_that_were_overtaken_go)
+{
+    char text[512];
+
+    save(10, 0);
+    save(20, 10);
+    save(30, 20);
+    save(40, 30);
+    job.epoch = 2;
+    save(20, 10);
+    ck_assert_str_eq(surveyed("", text), "10 20 !~30 !~40");
+    ck_assert_int_eq(prune(35, 9, NULL), RPS_OK);
+    ck_assert_str_eq(surveyed("", text), "10 20 35 !~40");
+    ck_assert_int_eq(prune(50, 9, NULL), RPS_OK);
+    ck_assert_str_eq(surveyed("", text), "10 20 35 50");
+}
+END_TEST
+
 /* A later step stays, and so does what it stands on. */
 START_TEST(what_a_later_delta_stands_on_is_kept)
 {
@@ -596,6 +615,7 @@ suite(void)
     tcase_add_test(files, a_full_checkpoint_has_no_parent);
     tcase_add_test(files, sixteen_deltas_are_a_chain_and_one_more_is_none);
     tcase_add_test(files, what_a_kept_delta_stands_on_is_kept);
+    tcase_add_test(files, deltas_that_were_overtaken_go);
     tcase_add_test(files, what_a_later_delta_stands_on_is_kept);
     tcase_add_test(files, a_delta_is_not_committed_without_its_parent);
     suite_add_tcase(s, files);
