@@ -28,7 +28,8 @@ struct rps_task {
     bool now;    /* take a cut, though there is one of this step */
     bool urgent; /* before those that wait */
     rps_terms terms;
-    uint64_t table_id; /* EVICT of one table */
+    char reason[RPS_REASON_BYTES]; /* of a RESTORE; "": none */
+    uint64_t table_id;             /* EVICT of one table */
     bool one_table;
     struct rps_answers answers; /* of others, sent before its own */
 };
