@@ -491,4 +491,4 @@ def test_help_lists_what_launch_takes_and_nothing_else():
         "--unix-dir", "--transport", "--shm-ring", "--admin", "--live-timeout", "--auth", "--loops", "--connections-max",
         "--handshakes-max", "--buffers-max", "--memory-limit", "--save-buffer", "--numa",
         "--start-from", "--client-ttl", "--drain-delay", "--drain-timeout",
-        "--on-lost"}
+        "--on-lost", "--restart", "--max-restarts"}
