@@ -77,6 +77,11 @@ rps_terms_json(const rps_terms *terms)
             (json_int_t)terms->backup_workers, "on_lost",
             rps_terms_on_lost(terms));
 
+    if (object != NULL && terms->recover != 0 &&
+            json_object_set_new(object, "recover", json_true()) != 0) {
+        json_decref(object);
+        return NULL;
+    }
     if (object != NULL && terms->cut != RPS_CUT_JOB &&
             json_object_set_new(
                     object, "cut", json_string(rps_terms_cut(terms))) != 0) {
@@ -151,6 +156,7 @@ rps_terms_read(const json_t *object, rps_terms *terms, struct rps_error *error)
     static const char *const cuts[] = {"job", "local"};
     int mean = terms->combine == RPS_COMBINE_MEAN;
     int leave = terms->on_lost == RPS_ON_LOST_LEAVE;
+    const json_t *recover = json_object_get(object, "recover");
     int local = terms->cut == RPS_CUT_LOCAL;
     rps_status status = read_mode(object, terms, error);
 
@@ -181,6 +187,10 @@ rps_terms_read(const json_t *object, rps_terms *terms, struct rps_error *error)
     terms->combine = mean != 0 ? RPS_COMBINE_MEAN : RPS_COMBINE_SUM;
     terms->on_lost = leave != 0 ? RPS_ON_LOST_LEAVE : RPS_ON_LOST_STOP;
     terms->cut = local != 0 ? RPS_CUT_LOCAL : RPS_CUT_JOB;
+    if (status == RPS_OK && recover != NULL && !json_is_boolean(recover)) {
+        return rps_fail(error, RPS_E_INVAL, "recover must be true or false");
+    }
+    terms->recover = recover != NULL ? json_is_true(recover) : terms->recover;
     return status;
 }
 

@@ -80,6 +80,7 @@ struct rps_channel {
     struct rps_exchange *waiting; /* not answered; oldest first */
     uint32_t unsent;              /* of them, those at the end */
     struct rps_lost rolled_back;  /* not told yet; last 0: nothing */
+    bool fenced;                  /* the PS began anew while we were in a job */
     struct rps_numbers numbers;
 };
 
@@ -112,6 +113,13 @@ struct rps_local_options {
 /** Opens a service inside the process. */
 rps_status rps_channel_local_create(struct rps_channel **channel_out,
         const struct rps_local_options *options, struct rps_error *error);
+
+/** It has not what this client believes: nothing is read or changed there. */
+static inline bool
+rps_channel_is_rolled_back(const struct rps_channel *channel)
+{
+    return channel->rolled_back.last != 0 || channel->fenced;
+}
 
 /** NULL is allowed. */
 void rps_channel_destroy(struct rps_channel *channel, bool forked);

@@ -83,7 +83,7 @@ rps_client_all_whole(const rps_client *client)
     uint32_t i;
 
     for (i = 0; status == RPS_OK && i < client->channel_count; i++) {
-        if (client->channels[i]->rolled_back.last != 0) {
+        if (rps_channel_is_rolled_back(client->channels[i])) {
             struct rps_error error;
 
             status = rps_rolled_back_words(client->channels[i], &error);
@@ -125,6 +125,7 @@ rps_client_set_epoch(rps_client *client, uint32_t epoch)
         client->channels[i]->epoch = epoch;
         client->channels[i]->owes_decision = false;
         client->channels[i]->rolled_back = (struct rps_lost){0};
+        client->channels[i]->fenced = false;
     }
     client->joined = true;
     rps_save_forget(client); /* RESTORE has dropped it */
@@ -177,6 +178,7 @@ take_options(rps_client *client, const rps_client_options *options)
     client->body_checksum = options->body_checksum != 0;
     client->checkpoint_read_only = options->checkpoint_read_only != 0;
     client->transport = options->transport;
+    client->known_epoch = options->known_epoch;
     if (options->unix_dir != NULL && options->unix_dir[0] != '\0') {
         client->unix_dir = strdup(options->unix_dir);
         if (client->unix_dir == NULL) {

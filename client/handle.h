@@ -60,7 +60,9 @@ struct rps_client {
     struct rps_channel **channels; /* [channel_count]; NULL while opening */
     struct pollfd *polls;          /* [channel_count] */
     struct rps_dial *dials;        /* [channel_count]; NULL: embedded */
-    bool joined;             /* the epoch is the job's, not what HELLO says */
+    bool joined; /* the epoch is the job's, not what HELLO says */
+    bool in_job; /* the job has begun: a server without memory is fenced */
+    uint32_t known_epoch;    /* as was given */
     struct rps_watch *watch; /* behind rps_client_fd() */
 
     uint64_t reconnects; /* connections that went on where one was cut */
@@ -68,6 +70,7 @@ struct rps_client {
     uint64_t last_request;
     uint64_t last_ticket;
     struct rps_ticket_state *tickets;
+    struct rps_ticket_state *end_wait; /* of them, for the job's end; or NULL */
     rps_embedding_table *tables;
     uint64_t lookup_step;
     rps_traffic traffic;

@@ -53,6 +53,20 @@ set_rank(json_t *object, const rps_client *client)
            json_object_set_new(object, "replicas", json_integer(replicas)) == 0;
 }
 
+/* So that the job's next epoch is beyond it, whoever has lost his memory. */
+static bool
+set_known_epoch(json_t *object, const rps_client *client)
+{
+    const struct rps_channel *first = client->channels[0];
+    const uint32_t joined = client->joined && first != NULL ? first->epoch : 0;
+    const uint32_t epoch =
+            joined > client->known_epoch ? joined : client->known_epoch;
+
+    return !client->member || epoch == 0 ||
+           json_object_set_new(
+                   object, "known_epoch", json_integer((json_int_t)epoch)) == 0;
+}
+
 static char *
 hello_text(const rps_client *client, uint32_t ps)
 {
@@ -79,7 +93,8 @@ hello_text(const rps_client *client, uint32_t ps)
         json_decref(object);
         return NULL;
     }
-    if (object != NULL && set_rank(object, client)) {
+    if (object != NULL && set_rank(object, client) &&
+            set_known_epoch(object, client)) {
         text = json_dumps(object, JSON_COMPACT);
     }
     json_decref(object);

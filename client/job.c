@@ -10,6 +10,7 @@
 #include "client/watch.h"
 
 #include <recps/alike.h>
+#include <recps/recover.h>
 #include <recps/warm.h>
 
 #include <inttypes.h>
@@ -19,6 +20,7 @@
 
 #define STEP_TIMEOUT_MS 60000u
 #define STEP_BYTES_MAX  (256ull << 20)
+#define BEGIN_TRIES_MAX 5u
 #define TELL_TIMEOUT_MS 1000u /* of a question for a line of a wait */
 
 static rps_status
@@ -91,6 +93,28 @@ read_terms(const rps_client *client, const json_t *object, rps_terms *terms)
                              client->channels[0]->address, error.text);
 }
 
+/* For people: what is no plain text becomes '?'. */
+static void
+copy_reason(char reason[RPS_REASON_BYTES], const char *text)
+{
+    size_t length = 0;
+
+    for (; text[length] != '\0' && length + 1 < RPS_REASON_BYTES; length++) {
+        const unsigned char c = (unsigned char)text[length];
+
+        reason[length] = c < 0x20 || c >= 0x7f ? '?' : (char)c;
+    }
+    reason[length] = '\0';
+}
+
+static void
+take_reason(const json_t *object, rps_start *start)
+{
+    const char *text = json_string_value(json_object_get(object, "reason"));
+
+    copy_reason(start->reason, text != NULL ? text : "");
+}
+
 /* The answer of STEP_END(0). */
 static rps_status
 read_start(const rps_client *client, const json_t *object, rps_start *start)
@@ -105,26 +129,29 @@ read_start(const rps_client *client, const json_t *object, rps_start *start)
         return malformed(client, 0, "step");
     }
     start->epoch = (uint32_t)epoch;
+    take_reason(object, start);
     status = read_terms(client, object, &start->terms);
     return status == RPS_OK ? read_data_position(object, &start->data_position)
                             : status;
 }
 
 static char *
-restore_text(uint32_t epoch, uint64_t step, const rps_terms *terms,
-        const rps_warm_start *warm)
+restore_text(const rps_start *start, const rps_warm_start *warm)
 {
-    json_t *object = rps_terms_json(terms);
+    json_t *object = rps_terms_json(&start->terms);
 
     if (object != NULL && warm != NULL && !rps_warm_add(object, warm)) {
         json_decref(object);
         return NULL;
     }
     if (object == NULL ||
-            json_object_set_new(
-                    object, "epoch", json_integer((json_int_t)epoch)) != 0 ||
-            json_object_set_new(
-                    object, "step", json_integer((json_int_t)step)) != 0) {
+            json_object_set_new(object, "epoch",
+                    json_integer((json_int_t)start->epoch)) != 0 ||
+            json_object_set_new(object, "step",
+                    json_integer((json_int_t)start->step)) != 0 ||
+            (start->reason[0] != '\0' &&
+                    json_object_set_new(object, "reason",
+                            json_string(start->reason)) != 0)) {
         json_decref(object);
         return NULL;
     }
@@ -194,7 +221,7 @@ next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
     struct rps_verb verb = {.opcode = RPS_OP_STAT,
             .bare = true,
             .timeout_ms = client->request_timeout_ms};
-    uint64_t largest = 0;
+    uint64_t largest = client->known_epoch;
     rps_status status = rps_call_all(client, &verb, "{}", answers);
     uint32_t ps;
 
@@ -210,6 +237,10 @@ next_epoch(rps_client *client, struct rps_answer *answers, uint32_t *epoch_out)
         }
         largest = epoch > largest ? epoch : largest;
         largest = saved > largest ? saved : largest;
+        /* what members of it have told; not of an older server */
+        if (status == RPS_OK && rps_answer_u64(object, "epoch_known", &saved)) {
+            largest = saved > largest ? saved : largest;
+        }
         json_decref(object);
         rps_answer_finish(&answers[ps]);
     }
@@ -279,14 +310,73 @@ take_restored(const rps_client *client, const struct rps_answer *answers,
     return status;
 }
 
+/* A beginning under way. */
+struct begin {
+    rps_start start;
+    const rps_warm_start *warm; /* NULL: nothing of a checkpoint is chosen */
+    char **outcome;             /* of what was; likewise */
+};
+
 static rps_status
-begin(rps_client *client, uint64_t step, const rps_warm_start *warm,
-        const rps_terms *terms, rps_start *start_out, char **outcome)
+restore_all(rps_client *client, struct rps_answer *answers, struct begin *begin)
 {
     struct rps_verb verb = {.opcode = RPS_OP_RESTORE, .bare = true};
+    char *text = restore_text(&begin->start, begin->warm);
+    rps_status status = text != NULL
+                                ? rps_call_all(client, &verb, text, answers)
+                                : rps_client_nomem();
+
+    free(text);
+    return status == RPS_OK ? take_restored(client, answers, &begin->start,
+                                      begin->outcome)
+                            : status;
+}
+
+static void
+finish_answers(const rps_client *client, struct rps_answer *answers)
+{
+    for (uint32_t ps = 0; ps < client->channel_count; ps++) {
+        rps_answer_finish(&answers[ps]);
+    }
+}
+
+/* What a chief that is gone had asked of a server may be carried out between
+ * our question and our RESTORE: the epoch is taken then, and the next one is
+ * tried. */
+static rps_status
+begin_beyond_all(
+        rps_client *client, struct rps_answer *answers, struct begin *begin)
+{
+    rps_start *start = &begin->start;
+    rps_status status = next_epoch(client, answers, &start->epoch);
+    uint32_t tries = 1;
+
+    while (status == RPS_OK) {
+        struct rps_error words;
+        uint32_t next = 0;
+
+        status = restore_all(client, answers, begin);
+        if (status != RPS_E_INVAL || tries++ == BEGIN_TRIES_MAX) {
+            break;
+        }
+        (void)rps_fail(&words, status, "%s", rps_client_words());
+        finish_answers(client, answers);
+        if (next_epoch(client, answers, &next) != RPS_OK ||
+                next == start->epoch) {
+            return rps_client_fail_with(status, &words);
+        }
+        start->epoch = next;
+        status = RPS_OK;
+    }
+    return status;
+}
+
+/* begin: its start's step and the rest but the epoch are set. */
+static rps_status
+begin_job(rps_client *client, struct begin *begin, const rps_terms *terms,
+        const char *reason, rps_start *start_out)
+{
     struct rps_answer *answers = NULL;
-    rps_start start = {.step = step};
-    char *text = NULL;
     rps_status status;
 
     if (start_out == NULL) {
@@ -295,38 +385,40 @@ begin(rps_client *client, uint64_t step, const rps_warm_start *warm,
     *start_out = (rps_start){0};
     status = check_member(client, true);
     if (status == RPS_OK) {
-        status = check_terms(terms, step, &start.terms);
+        status = check_terms(terms, begin->start.step, &begin->start.terms);
     }
     if (status != RPS_OK) {
         return status;
     }
+    copy_reason(begin->start.reason, reason != NULL ? reason : "");
     answers = rps_answers_create(client);
-    status = answers != NULL ? next_epoch(client, answers, &start.epoch)
+    status = answers != NULL ? begin_beyond_all(client, answers, begin)
                              : rps_client_nomem();
     if (status == RPS_OK) {
-        text = restore_text(start.epoch, step, &start.terms, warm);
-        status = text != NULL ? rps_call_all(client, &verb, text, answers)
-                              : rps_client_nomem();
-    }
-    if (status == RPS_OK) {
-        status = take_restored(client, answers, &start, outcome);
-    }
-    if (status == RPS_OK) {
-        rps_client_set_epoch(client, start.epoch);
-        *start_out = start;
+        rps_client_set_epoch(client, begin->start.epoch);
+        client->in_job = true;
+        *start_out = begin->start;
     } else {
-        free(start.data_position);
+        free(begin->start.data_position);
     }
-    free(text);
     rps_answers_destroy(client, answers);
     return status;
+}
+
+rps_status
+rps_job_begin_again(rps_client *client, uint64_t step, const rps_terms *terms,
+        const char *reason, rps_start *start_out)
+{
+    struct begin begin = {.start = {.step = step}};
+
+    return begin_job(client, &begin, terms, reason, start_out);
 }
 
 rps_status
 rps_job_begin(rps_client *client, uint64_t step, const rps_terms *terms,
         rps_start *start_out)
 {
-    return begin(client, step, NULL, terms, start_out, NULL);
+    return rps_job_begin_again(client, step, terms, NULL, start_out);
 }
 
 rps_status
@@ -334,6 +426,8 @@ rps_job_begin_from(rps_client *client, uint64_t step,
         const rps_warm_start *warm, const rps_terms *terms,
         rps_start *start_out, char **outcome_out)
 {
+    struct begin begin = {
+            .start = {.step = step}, .warm = warm, .outcome = outcome_out};
     rps_status status = rps_client_enter(client);
 
     if (outcome_out == NULL) {
@@ -344,7 +438,7 @@ rps_job_begin_from(rps_client *client, uint64_t step,
         status = rps_warm_check(step, warm);
     }
     if (status == RPS_OK) {
-        status = begin(client, step, warm, terms, start_out, outcome_out);
+        status = begin_job(client, &begin, terms, NULL, start_out);
     }
     if (status != RPS_OK) {
         free(*outcome_out);
@@ -477,6 +571,7 @@ rps_job_join(rps_client *client, rps_start *start_out)
     }
     /* a decision of an earlier epoch is void */
     rps_client_set_epoch(client, client->channels[0]->epoch);
+    client->in_job = false; /* it waits for one */
     status = step_end(client, 0, NAN, 0, &answer);
     if (status == RPS_OK) {
         status = rps_answer_object(client, 0, &answer, &object);
@@ -486,11 +581,42 @@ rps_job_join(rps_client *client, rps_start *start_out)
     }
     if (status == RPS_OK) {
         rps_client_set_epoch(client, start.epoch);
+        client->in_job = true;
         client->may_fall_behind = start.terms.backup_workers > 0;
         *start_out = start;
     }
     json_decref(object);
     rps_answer_finish(&answer);
+    return status;
+}
+
+rps_status
+rps_job_await_end(rps_client *client, uint32_t timeout_ms)
+{
+    const struct rps_verb verb = {.opcode = RPS_OP_STEP_END, .bare = true};
+    rps_status status = rps_client_enter(client);
+
+    if (status == RPS_OK &&
+            (client->embedded || client->cluster.role != RPS_ROLE_EVALUATOR)) {
+        status = rps_client_fail(RPS_E_INVAL,
+                "only an evaluator may wait for the job's end so; a replica "
+                "that left joins again");
+    }
+    if (status == RPS_OK && client->end_wait == NULL) {
+        client->end_wait =
+                rps_call_begin(client, 0, 1, &verb, NULL, NULL, true);
+        status = client->end_wait != NULL ? RPS_OK : rps_client_nomem();
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
+    /* the answer may come between two calls: the question stays asked */
+    status =
+            rps_ticket_wait(client->end_wait, timeout_ms != 0 ? timeout_ms : 1);
+    if (client->end_wait->done) {
+        rps_ticket_destroy(client->end_wait);
+        client->end_wait = NULL;
+    }
     return status;
 }
 
@@ -713,6 +839,10 @@ rps_apply(rps_client *client)
     uint32_t ps;
 
     if (status != RPS_OK) {
+        return status;
+    }
+    status = rps_client_all_whole(client);
+    if (status != RPS_OK) { /* a server that began anew has not its steps */
         return status;
     }
     rps_outbox_init(&outbox);

@@ -138,6 +138,12 @@ rps_rolled_back_words(
 {
     const struct rps_lost *lost = &channel->rolled_back;
 
+    if (lost->last == 0) {
+        return rps_fail(error, RPS_E_ROLLED_BACK,
+                "PS %u (%s): it began anew, and is not in this job's epoch %u"
+                " any more",
+                channel->ps, channel->address, channel->epoch);
+    }
     return rps_fail(error, RPS_E_ROLLED_BACK,
             "PS %u (%s): it began anew and has this client's changes up to "
             "number %" PRIu64 ": %" PRIu64 " to %" PRIu64 ", with %" PRIu64
@@ -166,11 +172,54 @@ roll_back(rps_client *client, struct rps_channel *channel, uint64_t kept)
     numbers->given = kept;
     numbers->answered = kept;
     (void)rps_rolled_back_words(channel, &channel->cause);
-    rps_channel_end_tickets(client, channel, false, RPS_E_ROLLED_BACK);
+    /* in a job no step can end any more, wherever its end is waited for */
+    rps_channel_end_tickets(client, channel, client->in_job, RPS_E_ROLLED_BACK);
     channel->waiting = NULL;
     channel->unsent = 0;
     channel->owes_decision = client->decision != NULL;
     rps_exchanges_free(waiting);
+}
+
+/* Requests of tickets that have ended, and decisions, are of a past that the
+ * server does not have. */
+static void
+drop_void(struct rps_channel *channel)
+{
+    struct rps_exchange **link = &channel->waiting;
+
+    while (*link != NULL) {
+        struct rps_exchange *at = *link;
+
+        if (at->ticket != NULL && !at->carries_decision) {
+            link = &at->next;
+            continue;
+        }
+        *link = at->next;
+        at->next = NULL;
+        channel->unsent--;
+        rps_exchanges_free(at);
+    }
+}
+
+/* Nobody that is in a job may speak to a server that has lost its memory, not
+ * even where both should count the same epoch: the job begins again first. What
+ * is said to the process alone (SHUTDOWN) goes on. */
+static void
+fence(rps_client *client, struct rps_channel *channel, uint64_t kept)
+{
+    struct rps_ticket_state *ticket;
+
+    channel->fenced = true;
+    (void)rps_rolled_back_words(channel, &channel->cause);
+    for (ticket = client->tickets; ticket != NULL; ticket = ticket->next) {
+        if (!ticket->done && !ticket->narrow) {
+            rps_ticket_end(ticket, RPS_E_ROLLED_BACK, &channel->cause);
+        }
+    }
+    drop_void(channel);
+    channel->numbers.given = kept;
+    channel->owes_decision = false;
+    rps_channel_pump(client, channel);
 }
 
 /* What the old connection was about is the new one's from here on. */
@@ -186,6 +235,7 @@ take_over(struct rps_channel *channel, struct rps_channel *old)
     channel->waiting = old->waiting;
     channel->unsent = old->unsent;
     channel->rolled_back = old->rolled_back;
+    channel->fenced = old->fenced;
     channel->numbers = old->numbers;
     channel->numbers.incarnation = incarnation;
     old->waiting = NULL;
@@ -214,6 +264,8 @@ resume(rps_client *client, struct rps_channel *channel)
                 " were): its state is of another past",
                 kept, channel->numbers.given);
         rps_channel_lose(client, channel, RPS_E_ROLLED_BACK, &error);
+    } else if (kept >= channel->numbers.answered && anew && client->in_job) {
+        fence(client, channel, kept);
     } else if (kept >= channel->numbers.answered) {
         renumber(client, channel, kept);
         rps_channel_pump(client, channel);

@@ -106,8 +106,8 @@ wants_json_lines(const struct rps_reader *reader)
 static bool
 is_foreign_variable(const char *name)
 {
-    static const char *const beginnings[] = {
-            "RECPS_TEST_", "RECPS_BUILD", "RECPS_SOURCE", "RECPS_PROGRESS"};
+    static const char *const beginnings[] = {"RECPS_TEST_", "RECPS_BUILD",
+            "RECPS_SOURCE", "RECPS_PROGRESS", "RECPS_RESTART_COUNT"};
 
     for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
         if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0) {

@@ -29,8 +29,9 @@
  * Types: STRING char *, U64 uint64_t, F64 double, BOOL bool, BYTES uint64_t
  * ("64k"), SECONDS double, CHOICE char *, OPTIONAL char * (the flag alone is
  * "", --restore=STEP its text, NULL: not given). `allowed` is "LOW..HIGH"
- * for numbers, for the length of a STRING in bytes too, and "a|b|c" for a
- * CHOICE; "" allows everything of the type.
+ * for numbers, for the length of a STRING in bytes too, "a|b|c" for a CHOICE,
+ * and a word beside the number of an OPTIONAL; "" allows everything of the
+ * type.
  */
 /* clang-format off */
 /*  X(scope, name, type, default as text, unit, allowed, what it sets) */
@@ -108,10 +109,11 @@
   X(RPS_SCOPE_TRAIN, save_deltas, U64, "0", "deltas", "0..16", "how many saves after a full one hold only what changed; 0: every save is full") \
   X(RPS_SCOPE_TRAIN, cut, CHOICE, "job", "", "job|local", "what a save of async and bounded is a state of: job, of one step of all replicas, who wait for it; local, of each server's own moment (docs/TRAINING.md)") \
   X(RPS_SCOPE_TRAIN, keep, U64, "5", "checkpoints", "1..1000000", "complete checkpoints that stay") \
-  X(RPS_SCOPE_TRAIN, restore, OPTIONAL, "", "step", "", "start from the newest checkpoint, or from =STEP") \
+  X(RPS_SCOPE_TRAIN, restore, OPTIONAL, "", "step", "auto", "start from the newest checkpoint, or from =STEP; =auto: from the newest one, if there is any") \
   X(RPS_SCOPE_TRAIN, warm_start, STRING, "", "", "", "DIR or DIR:STEP: begin a new job with the rows of another one's newest checkpoint there, or of that step") \
   X(RPS_SCOPE_TRAIN, restore_tables, STRING, "", "", "", "tables that --restore and --warm-start take, commas between; NEW=OLD: the checkpoint's OLD as NEW; the others begin fresh; empty: all") \
   X(RPS_SCOPE_TRAIN, restore_weights_only, BOOL, "false", "", "", "--restore and --warm-start take rows without optimizer slots, which begin fresh") \
+  X(RPS_SCOPE_TRAIN, recover, BOOL, "false", "", "", "when a process of the job was lost, wait until it is started again, go back to the newest checkpoint and go on") \
   X(RPS_SCOPE_TRAIN, init_from, STRING, "", "", "", "folder with start weights: one .npy a variable, keys.tsv") \
   X(RPS_SCOPE_TRAIN, evaluate, BOOL, "false", "", "", "restore and evaluate only") \
   X(RPS_SCOPE_TRAIN, predict, STRING, "", "", "", "restore, write a probability a test row to this file") \

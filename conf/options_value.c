@@ -35,7 +35,9 @@ rps_option_allowed(
                 def->allowed[0] == '|' ? "empty" : "", def->allowed);
         break;
     case RPS_OPTION_OPTIONAL:
-        (void)snprintf(out, RPS_OPTION_WHY_MAX, "nothing, or a %s", def->unit);
+        (void)snprintf(out, RPS_OPTION_WHY_MAX, "nothing, or a %s%s%s",
+                def->unit, def->allowed[0] != '\0' ? ", or " : "",
+                def->allowed);
         break;
     case RPS_OPTION_BYTES:
         (void)snprintf(out, RPS_OPTION_WHY_MAX,
@@ -206,7 +208,7 @@ set_optional(char **field, const struct rps_option_def *def, const char *text,
     if (text[0] == '\0' || strcmp(text, "true") == 0) {
         return set_copy(field, "", why);
     }
-    if (!rps_parse_u64(text, &step)) {
+    if (strcmp(text, def->allowed) != 0 && !rps_parse_u64(text, &step)) {
         return say_why(def, text, "is no whole number", why);
     }
     return set_copy(field, text, why);

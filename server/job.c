@@ -128,7 +128,8 @@ rps_job_greet_locked(struct rps_job *job, struct rps_session *session)
 }
 
 void
-rps_job_leave_locked(struct rps_job *job, struct rps_session *session)
+rps_job_leave_locked(struct rps_job *job, struct rps_session *session,
+        struct rps_answers *answers)
 {
     struct rps_replica *member = session->rank < job->member_count
                                          ? &job->members[session->rank]
@@ -141,6 +142,7 @@ rps_job_leave_locked(struct rps_job *job, struct rps_session *session)
     member->connections--;
     if (member->connections == 0 && !member->left) {
         member->lost_ms = rps_clock_ms();
+        rps_job_look_back_locked(job, session->rank, answers);
         rps_job_wake_locked(job);
     }
 }
@@ -148,6 +150,12 @@ rps_job_leave_locked(struct rps_job *job, struct rps_session *session)
 bool
 rps_job_withdraw_locked(struct rps_job *job, const struct rps_parked *parked)
 {
+    for (uint32_t i = 0; i < RPS_OBSERVERS_MAX; i++) {
+        if (job->observers[i] == parked) {
+            job->observers[i] = NULL;
+            return true;
+        }
+    }
     for (uint32_t rank = 0; rank < job->member_count; rank++) {
         struct rps_replica *member = &job->members[rank];
 
@@ -188,14 +196,15 @@ rps_job_fail_waiting_locked(struct rps_job *job, struct rps_answers *answers,
 }
 
 void
-rps_job_stop_locked(
-        struct rps_job *job, struct rps_answers *answers, const char *why)
+rps_job_stop_locked(struct rps_job *job, struct rps_answers *answers,
+        rps_status status, const char *why)
 {
     if (!job->stopped) {
         job->stopped = true;
+        job->stopped_with = status;
         job->why = strdup(why);
     }
-    rps_job_fail_waiting_locked(job, answers, RPS_E_TIMEOUT, why);
+    rps_job_fail_waiting_locked(job, answers, status, why);
 }
 
 void
@@ -227,7 +236,10 @@ start_text_locked(struct rps_job *job)
     json_t *terms = rps_terms_json(&job->terms);
 
     if (object == NULL || terms == NULL ||
-            json_object_update(object, terms) != 0) {
+            json_object_update(object, terms) != 0 ||
+            (job->reason[0] != '\0' &&
+                    json_object_set_new(
+                            object, "reason", json_string(job->reason)) != 0)) {
         json_decref(object);
         object = NULL;
     }
@@ -371,6 +383,7 @@ rps_job_join_locked(
         forget_stale_locked(job);
         job->report_ms = rps_clock_ms() + 10000;
     }
+    rps_job_look_back_locked(job, session->rank, &request->answers);
     start_if_complete_locked(job, &request->answers);
     rps_job_wake_locked(job);
     return RPS_OK;
@@ -408,7 +421,7 @@ reset_member_locked(struct rps_job *job, uint32_t rank)
 
 void
 rps_job_reset_locked(struct rps_job *job, const rps_terms *terms, uint64_t step,
-        struct rps_answers *answers)
+        const char *reason, struct rps_answers *answers)
 {
     rps_job_fail_waiting_locked(job, answers, RPS_E_ROLLED_BACK,
             "the job was begun again: join it (STEP_END of step 0)");
@@ -418,6 +431,7 @@ rps_job_reset_locked(struct rps_job *job, const rps_terms *terms, uint64_t step,
     job->stopped = false;
     free(job->why);
     job->why = NULL;
+    snprintf(job->reason, sizeof(job->reason), "%s", reason);
     job->terms = *terms;
     job->begin_step = step;
     job->decided = step;
@@ -477,15 +491,16 @@ rps_job_members_locked(const struct rps_job *job)
         const struct rps_replica *member = &job->members[rank];
 
         json_array_append_new(list,
-                json_pack("{s:I, s:s, s:b, s:b, s:I, s:I, s:b, s:b}", "rank",
-                        (json_int_t)rank, "role", roles[member->role],
+                json_pack("{s:I, s:s, s:b, s:b, s:I, s:I, s:b, s:b, s:b}",
+                        "rank", (json_int_t)rank, "role", roles[member->role],
                         "connected", member->connections > 0, "joined",
                         member->started || member->joining != NULL, "step",
                         (json_int_t)member->ended, "behind",
                         (json_int_t)(member->left ? 0
                                                   : largest - member->ended),
                         "left", member->left, "given_up",
-                        member->given_up != RPS_NOT_GIVEN_UP));
+                        member->given_up != RPS_NOT_GIVEN_UP, "restarting",
+                        member->restarting && member->joining != NULL));
     }
     return list;
 }

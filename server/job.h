@@ -21,7 +21,11 @@ rps_status rps_serve_step_end(struct rps_request *request);
 /** A replica said HELLO. false: no memory. */
 bool rps_job_greet_locked(struct rps_job *job, struct rps_session *session);
 /** Its connection is gone (and out of the sessions' list). */
-void rps_job_leave_locked(struct rps_job *job, struct rps_session *session);
+void rps_job_leave_locked(struct rps_job *job, struct rps_session *session,
+        struct rps_answers *answers);
+/** SHUTDOWN: who waits for the job to begin again, or for its end, waits no
+ * more. */
+void rps_job_end_locked(struct rps_job *job, struct rps_answers *answers);
 /** A member that waits in this request waits no more; the caller answers.
  * What the request said (a step's end) stays. False: none does. */
 bool rps_job_withdraw_locked(
@@ -31,9 +35,10 @@ void rps_job_forget_locked(struct rps_job *job, struct rps_parked *parked);
 
 /** Room for the members of a new epoch, before it begins. */
 rps_status rps_job_prepare_locked(struct rps_job *job, uint32_t replicas);
-/** RESTORE set epoch and terms: all wait for the start again. */
+/** RESTORE set epoch and terms: all wait for the start again. reason: why the
+ * job begins again; "": it does not. */
 void rps_job_reset_locked(struct rps_job *job, const rps_terms *terms,
-        uint64_t step, struct rps_answers *answers);
+        uint64_t step, const char *reason, struct rps_answers *answers);
 
 /** COMMIT or ABORT of a step was carried out here; or PREPARE of it came, with
  * the cuts of all servers taken: replicas that are held for it go on. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the step authority share: job.c (members and the start),
- * job_step.c (STEP_END), job_timer.c (lost and missing replicas).
+ * job_step.c (STEP_END), job_timer.c (lost and missing replicas), job_back.c
+ * (those that come back).
  *
  * Everything here is guarded by service->lock.
  */
@@ -9,6 +10,8 @@
 #define RPS_SERVER_JOB_STATE_H
 
 #include "server/job.h"
+
+#define RPS_OBSERVERS_MAX 16u
 
 /** Why the others go on without a replica (on_lost leave). */
 enum rps_given_up {
@@ -56,9 +59,13 @@ struct rps_job {
     struct rps_wire_decision last; /* that decision; owns its ranks */
     bool stopping;                 /* the chief wished to stop */
     bool stopped;                  /* no step ends in this epoch any more */
+    rps_status stopped_with;       /* what every end of a step gets then */
     char *why;                     /* of that, owned; NULL: no memory */
+    char reason[RPS_REASON_BYTES]; /* why the job began again; "": not so */
     uint64_t save_step;            /* not sync: the barrier m; 0: none */
     bool save_ready;               /* the chief was told to save m */
+    /* evaluators that wait for the job's end; NULL: none */
+    struct rps_parked *observers[RPS_OBSERVERS_MAX];
     uint64_t held_ns;   /* clock since when a replica is held for m; 0: none */
     uint64_t report_ms; /* clock of the next "waiting" line; 0: none */
     uint64_t saved_ms;  /* clock of the last PREPARE, COMMIT, ABORT; 0: none */
@@ -78,8 +85,12 @@ bool rps_job_holds_up(const struct rps_job *job,
 void rps_job_give_up_locked(struct rps_job *job, uint32_t rank,
         enum rps_given_up why, struct rps_answers *answers);
 /** No step ends in this epoch any more: all are told, now and later. */
-void rps_job_stop_locked(
-        struct rps_job *job, struct rps_answers *answers, const char *why);
+void rps_job_stop_locked(struct rps_job *job, struct rps_answers *answers,
+        rps_status status, const char *why);
+/** Has another process come for this rank, whose own is gone? Then the job
+ * goes back: no step ends in this epoch any more. */
+void rps_job_look_back_locked(
+        struct rps_job *job, uint32_t rank, struct rps_answers *answers);
 /** Largest step that anybody ended. */
 uint64_t rps_job_largest_ended(const struct rps_job *job);
 /** Answer everybody who waits for a step. */
@@ -92,6 +103,9 @@ void rps_job_fail_joining_locked(struct rps_job *job,
  * what all replicas must say alike, an object of strings; NULL: nothing. */
 rps_status rps_job_join_locked(
         struct rps_request *request, struct rps_job *job, json_t *alike);
+/** STEP_END(0) of an evaluator: park until the job ends. */
+rps_status rps_job_observe_locked(
+        struct rps_request *request, struct rps_job *job);
 void *rps_job_timer_main(void *context);
 
 #endif /* RPS_SERVER_JOB_STATE_H */

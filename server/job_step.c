@@ -579,7 +579,7 @@ check_member_locked(struct rps_request *request, struct rps_job *job)
         return fail_given_up(request, job);
     }
     if (job->stopped) {
-        return rps_fail(&request->error, RPS_E_TIMEOUT, "%s",
+        return rps_fail(&request->error, job->stopped_with, "%s",
                 job->why != NULL ? job->why : "a replica is missing");
     }
     return RPS_OK;
@@ -726,6 +726,18 @@ serve_locked(struct rps_request *request, struct rps_job *job,
     return status == RPS_OK ? end_step_locked(request, job, ending) : status;
 }
 
+static rps_status
+observe(struct rps_request *request)
+{
+    struct rps_service *service = request->service;
+    rps_status status;
+
+    pthread_mutex_lock(&service->lock);
+    status = rps_job_observe_locked(request, service->job);
+    pthread_mutex_unlock(&service->lock);
+    return status;
+}
+
 rps_status
 rps_serve_step_end(struct rps_request *request)
 {
@@ -738,6 +750,9 @@ rps_serve_step_end(struct rps_request *request)
         return rps_fail(&request->error, RPS_E_INVAL,
                 "STEP_END goes to PS 0, this is PS %" PRIu32,
                 service->options.ps_index);
+    }
+    if (request->session->role == RPS_PEER_EVALUATOR && header->step == 0) {
+        return observe(request);
     }
     if (request->session->rank == RPS_NO_RANK) {
         return rps_fail(&request->error, RPS_E_INVAL,

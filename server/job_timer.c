@@ -93,11 +93,43 @@ end_for_lost_locked(
     if (leave) {
         rps_job_give_up_locked(job, rank, RPS_GIVEN_UP_GONE, &turn->answers);
     } else if (job->started) {
-        rps_job_stop_locked(job, &turn->answers, words_of(turn));
+        rps_job_stop_locked(job, &turn->answers, RPS_E_TIMEOUT, words_of(turn));
     } else {
         rps_job_fail_joining_locked(
                 job, &turn->answers, RPS_E_TIMEOUT, words_of(turn));
     }
+}
+
+/* A line every 10 s for one that is awaited back: the others wait as long as
+ * that takes, for without it no step counts. */
+static uint64_t
+report_gone_locked(
+        struct rps_job *job, uint32_t rank, uint64_t now, struct turn *turn)
+{
+    const struct rps_replica *member = &job->members[rank];
+    const uint64_t first = member->lost_ms + REPORT_MS;
+
+    if (!job->started) { /* check_report_locked() names it */
+        return NEVER_MS;
+    }
+    if (first > now || job->report_ms > now) {
+        return first > job->report_ms ? first : job->report_ms;
+    }
+    job->report_ms = now + REPORT_MS;
+    turn->line = rps_format("rank %" PRIu32 " (%s) has been gone for %.1f s"
+                            " after step %" PRIu64
+                            "; the job goes back to its newest checkpoint when"
+                            " it is here again",
+            rank, member->peer, (double)(now - member->lost_ms) / 1000.0,
+            member->ended);
+    return job->report_ms;
+}
+
+/* Is the rank waited for until it comes back? */
+static bool
+is_awaited_back(const struct rps_job *job, uint32_t rank)
+{
+    return job->begun && job->terms.recover && !may_leave(job, rank);
 }
 
 /* Clock at which the next lost member is due. Before the start only who waits
@@ -117,7 +149,12 @@ check_lost_locked(struct rps_job *job, uint64_t now, struct turn *turn)
         if (member->lost_ms == 0 || member->left) {
             continue;
         }
-        if (at <= now) {
+        if (is_awaited_back(job, rank)) {
+            at = report_gone_locked(job, rank, now, turn);
+            if (turn->line != NULL) {
+                return now;
+            }
+        } else if (at <= now) {
             end_for_lost_locked(job, rank, now, turn);
             return now;
         }
@@ -274,7 +311,7 @@ end_for_silent_locked(struct rps_job *job, const struct rps_replica *waiter,
             leave ? "; the others go on without it" : "");
     turn->event = leave ? "replica_given_up" : "replica_lost";
     if (!leave) {
-        rps_job_stop_locked(job, &turn->answers, words_of(turn));
+        rps_job_stop_locked(job, &turn->answers, RPS_E_TIMEOUT, words_of(turn));
         return;
     }
     for (uint32_t rank = 1; rank < job->terms.replica_count; rank++) {

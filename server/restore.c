@@ -150,8 +150,8 @@ swap_in(struct rps_service *service, struct rps_task *task, struct fresh *fresh,
         fresh->contributed = old.contributed;
         fresh->data_position = old.data_position;
         if (service->job != NULL) {
-            rps_job_reset_locked(
-                    service->job, &task->terms, task->step, &task->answers);
+            rps_job_reset_locked(service->job, &task->terms, task->step,
+                    task->reason, &task->answers);
         }
     }
     pthread_mutex_unlock(&service->lock);
@@ -382,8 +382,21 @@ read_terms(const json_t *object, rps_terms *terms, struct rps_error *error)
 }
 
 static rps_status
+copy_reason(const char *reason, struct rps_task *task, struct rps_error *error)
+{
+    if (strlen(reason) >= sizeof(task->reason)) {
+        return rps_fail(error, RPS_E_INVAL,
+                "RESTORE: reason has %zu bytes; at most %zu are allowed",
+                strlen(reason), sizeof(task->reason) - 1);
+    }
+    memcpy(task->reason, reason, strlen(reason) + 1);
+    return RPS_OK;
+}
+
+static rps_status
 read_task(const json_t *object, struct rps_task *task, struct rps_error *error)
 {
+    const char *reason = json_string_value(json_object_get(object, "reason"));
     uint64_t epoch = 0;
     rps_status status = read_terms(object, &task->terms, error);
 
@@ -398,6 +411,9 @@ read_task(const json_t *object, struct rps_task *task, struct rps_error *error)
         status = rps_warm_read(object, task->step, &task->warm, error);
     }
     task->epoch = (uint32_t)epoch;
+    if (status == RPS_OK && reason != NULL) {
+        status = copy_reason(reason, task, error);
+    }
     return status;
 }
 

@@ -22,7 +22,7 @@ struct hello {
     uint64_t fingerprint;
     bool has_fingerprint;
     enum rps_peer_role role;
-    uint64_t rank, replicas, client, lane;
+    uint64_t rank, replicas, client, lane, known_epoch;
     const char *program;
 };
 
@@ -125,6 +125,7 @@ rps_chief_connected_locked(const struct rps_service *service)
 void
 rps_session_close(struct rps_session *session)
 {
+    struct rps_answers answers = {0};
     struct rps_service *service;
 
     if (session == NULL) {
@@ -135,7 +136,7 @@ rps_session_close(struct rps_session *session)
     unlink_locked(service, session);
     cancel_parked_locked(service, session);
     if (service->job != NULL && session->rank != RPS_NO_RANK) {
-        rps_job_leave_locked(service->job, session);
+        rps_job_leave_locked(service->job, session, &answers);
     }
     if (session->rank == 0 && !rps_chief_connected_locked(service)) {
         atomic_store(&service->wishes, 0); /* nobody is left to grant them */
@@ -144,6 +145,7 @@ rps_session_close(struct rps_session *session)
         pthread_cond_wait(&service->replied, &service->lock);
     }
     pthread_mutex_unlock(&service->lock);
+    rps_answers_send(service, &answers);
     rps_lane_detach(service->lanes, session->lane, session->turn);
     rps_pushed_clear(&session->push);
     free(session->peer);
@@ -212,6 +214,7 @@ read_numbers(const json_t *object, struct hello *hello, struct rps_error *error)
             {"rank", RPS_NO_RANK, &hello->rank},
             {"replicas", RPS_REPLICAS_MAX, &hello->replicas},
             {"lane", UINT32_MAX, &hello->lane},
+            {"known_epoch", UINT32_MAX, &hello->known_epoch},
     };
     rps_status status = RPS_OK;
 
@@ -343,6 +346,16 @@ supersede_locked(
     }
 }
 
+/* The epoch that a member was in: the job's next one is beyond it. Half of the
+ * numbers are kept from a peer that says nonsense. */
+static void
+learn_epoch_locked(struct rps_service *service, uint64_t epoch)
+{
+    if (epoch > service->known_epoch && epoch < UINT32_MAX / 2) {
+        service->known_epoch = (uint32_t)epoch;
+    }
+}
+
 static rps_status
 enroll(struct rps_request *request, const struct hello *hello)
 {
@@ -368,6 +381,7 @@ enroll(struct rps_request *request, const struct hello *hello)
     session->greeted = true;
     supersede_locked(service, session);
     if (is_member(hello->role)) {
+        learn_epoch_locked(service, hello->known_epoch);
         session->rank = (uint32_t)hello->rank;
         if (service->job != NULL) {
             good = rps_job_greet_locked(service->job, session);

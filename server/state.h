@@ -260,6 +260,7 @@ struct rps_service {
     uint64_t failed_step;          /* of the last save that failed */
     uint64_t failed_cut;           /* its number */
     char *failed_why;              /* owned; NULL: none did */
+    uint32_t known_epoch;          /* largest that a member has told */
     struct rps_job *job;           /* NULL but at PS 0 */
     /* of a pass that the writer makes; it is not altered or destroyed. Set
      * with state_lock held, too */

@@ -242,6 +242,8 @@ rps_service_stat(struct rps_service *service, bool with_digests)
     json_object_set_new(object, "connections",
             json_integer((json_int_t)service->session_count));
     json_object_set_new(object, "transports", transports_locked(service));
+    json_object_set_new(object, "epoch_known",
+            json_integer((json_int_t)service->known_epoch));
     if (service->job != NULL) {
         json_object_set_new(
                 object, "members", rps_job_members_locked(service->job));
@@ -387,6 +389,12 @@ answer_and_stop(struct rps_request *request)
 {
     struct rps_service *service = request->service;
 
+    if (service->job != NULL) {
+        pthread_mutex_lock(&service->lock);
+        rps_job_end_locked(service->job, &request->answers);
+        pthread_mutex_unlock(&service->lock);
+        rps_answers_send(service, &request->answers);
+    }
     request->frame = rps_reply_build(service, request->session,
             &request->message->header, RPS_OK, "{}", &request->frame_bytes);
     request->parked = true;

@@ -28,8 +28,9 @@ struct rps_task {
     bool now;    /* take a cut, though there is one of this step */
     bool urgent; /* before those that wait */
     rps_terms terms;
-    struct rps_warm *warm; /* owned; of a RESTORE, or NULL */
-    uint64_t table_id;     /* EVICT of one table */
+    struct rps_warm *warm;         /* owned; of a RESTORE, or NULL */
+    char reason[RPS_REASON_BYTES]; /* of a RESTORE; "": none */
+    uint64_t table_id;             /* EVICT of one table */
     bool one_table;
     struct rps_answers answers; /* of others, sent before its own */
 };

@@ -6,9 +6,12 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define RESTARTS_MAX 10u
+
 static const char usage[] =
         "usage: recps launch --ps N --workers M [--chief] [--evaluator] "
         "[--mpi]\n"
+        "                    [--restart on-failure [--max-restarts N]]\n"
         "                    [OPTION]... -- COMMAND [ARGUMENT]...\n"
         "\n"
         "Start N recpsd on free loopback ports, and COMMAND once for each\n"
@@ -25,14 +28,25 @@ static const char usage[] =
         "With --mpi the workers are the ranks of one mpirun (Open MPI), which "
         "ends\n"
         "all of them when one is lost; recps-train --dense allreduce needs "
-        "that.\n";
+        "that.\n"
+        "\n"
+        "With --restart=on-failure a process that fails is started again, "
+        "after\n"
+        "0.1 s and each time longer, up to 5 s; the job goes back to its "
+        "newest\n"
+        "checkpoint and on from there (\"recover\" of its TF_CONFIG). What a\n"
+        "restart cannot help (a wrong option, damaged data: 64 to 66, 77, 78)"
+        "\n"
+        "ends the job at once.\n";
 
 enum {
     FLAG_PS,
     FLAG_WORKERS,
     FLAG_CHIEF,
     FLAG_EVALUATOR,
-    FLAG_MPI
+    FLAG_MPI,
+    FLAG_RESTART,
+    FLAG_MAX_RESTARTS
 };
 
 static struct rps_tool_flag flags[] = {
@@ -48,6 +62,12 @@ static struct rps_tool_flag flags[] = {
                 .help = "an evaluator, waited for 60 s at most at the end"},
         [FLAG_MPI] = {.name = "mpi",
                 .help = "the workers under one mpirun, for --dense allreduce"},
+        [FLAG_RESTART] = {.name = "restart",
+                .argument = "WHEN",
+                .help = "never (the default), or on-failure"},
+        [FLAG_MAX_RESTARTS] = {.name = "max-restarts",
+                .argument = "N",
+                .help = "of one process in 10 minutes (10)"},
         {.name = NULL},
 };
 
@@ -96,6 +116,37 @@ check(const struct rps_launch *launch)
     return why == NULL;
 }
 
+/* false: said why. */
+static bool
+read_restart(struct rps_launch *launch)
+{
+    const char *when = flags[FLAG_RESTART].value;
+    const bool counted = flags[FLAG_MAX_RESTARTS].value != NULL;
+
+    launch->restart = when != NULL && strcmp(when, "on-failure") == 0;
+    if (when != NULL && !launch->restart && strcmp(when, "never") != 0) {
+        rps_tool_fail(
+                0, "launch", "--restart %s: must be never or on-failure", when);
+        return false;
+    }
+    if (counted && !launch->restart) {
+        rps_tool_fail(
+                0, "launch", "--max-restarts goes with --restart=on-failure");
+        return false;
+    }
+    launch->restarts_max = RESTARTS_MAX;
+    if (counted && (!count_of(&flags[FLAG_MAX_RESTARTS],
+                            RPS_LAUNCH_RESTARTS_MAX, &launch->restarts_max) ||
+                           launch->restarts_max == 0)) {
+        if (launch->restarts_max == 0) {
+            rps_tool_fail(0, "launch",
+                    "--max-restarts 0: for none give --restart=never");
+        }
+        return false;
+    }
+    return true;
+}
+
 static int
 run(const struct rps_tool_call *call)
 {
@@ -110,7 +161,7 @@ run(const struct rps_tool_call *call)
     if (!count_of(&flags[FLAG_PS], RPS_LAUNCH_PS_MAX, &launch.ps_count) ||
             !count_of(&flags[FLAG_WORKERS], RPS_LAUNCH_WORKERS_MAX,
                     &launch.worker_count) ||
-            !check(&launch)) {
+            !read_restart(&launch) || !check(&launch)) {
         return RPS_TOOL_USAGE;
     }
     memset(&plan, 0, sizeof(plan));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recps launch, in four parts: the plan (who there is, on which port, with
+ * recps launch, in five parts: the plan (who there is, on which port, with
  * which TF_CONFIG), the children (start, label and forward their output),
- * the watch (who ended how, and what follows), and where programs are found.
+ * the watch (who ended how, and what follows), who is started again, and where
+ * programs are found.
  */
 #ifndef RPS_CLIENT_CLI_LAUNCH_H
 #define RPS_CLIENT_CLI_LAUNCH_H
@@ -16,9 +17,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define RPS_LAUNCH_PS_MAX      256u
-#define RPS_LAUNCH_WORKERS_MAX 1024u
-#define RPS_LAUNCH_LINE_MAX    (64u << 10) /* a longer line is cut in pieces */
+#define RPS_LAUNCH_PS_MAX       256u
+#define RPS_LAUNCH_WORKERS_MAX  1024u
+#define RPS_LAUNCH_RESTARTS_MAX 10000u
+#define RPS_LAUNCH_LINE_MAX     (64u << 10) /* a longer line is cut in pieces */
 
 /** What the command line asked for. */
 struct rps_launch {
@@ -26,7 +28,9 @@ struct rps_launch {
     uint32_t worker_count;
     bool chief;
     bool evaluator;
-    bool mpi; /* the replicas under one mpirun */
+    bool mpi;              /* the replicas under one mpirun */
+    bool restart;          /* who fails is started again */
+    uint32_t restarts_max; /* of one process in 10 minutes */
     const struct rps_options *options;
     char **command; /* NULL-ended */
 };
@@ -57,10 +61,14 @@ struct rps_launch_child {
     bool killed;
     uint64_t kill_ms; /* when it is killed, once told */
     bool ended;
-    int code;          /* once ended; of a signal's death 128 + n */
-    int signal_number; /* that ended it; 0: none */
-    uint64_t ended_ms; /* clock */
-    bool suspect;      /* it failed, and nobody has said why */
+    int code;               /* once ended; of a signal's death 128 + n */
+    int signal_number;      /* that ended it; 0: none */
+    uint64_t ended_ms;      /* clock */
+    bool suspect;           /* it failed, and nobody has said why */
+    uint32_t restarts;      /* so far */
+    uint64_t restart_ms;    /* when it is started again; 0: it is not */
+    uint64_t *restarted_ms; /* owned [restarts_max], the newest of them; NULL:
+                             * there is none */
     struct rps_launch_stream streams[2];
 };
 
@@ -69,6 +77,8 @@ struct rps_launch_plan {
     uint32_t count;
     uint32_t ps_count;
     bool on_lost_leave; /* a worker that fails does not stop the others */
+    bool restart;       /* who fails is started again */
+    uint32_t restarts_max;
     int label_width;
     int code;          /* of what was refused while it was made */
     uint64_t drain_ms; /* for the replicas, from TERM to KILL */
@@ -113,6 +123,21 @@ bool rps_launch_child_start(const struct rps_launch_plan *plan,
 /** Read what is there and forward whole lines. */
 void rps_launch_stream_read(const struct rps_launch_plan *plan,
         struct rps_launch_child *child, struct rps_launch_stream *stream);
+
+/** The child is gone: what there is of a last line, and the pipe's end. */
+void rps_launch_stream_close(const struct rps_launch_plan *plan,
+        struct rps_launch_child *child, struct rps_launch_stream *stream);
+
+/**
+ * Say that the child, which failed, is started again, and when; or false:
+ * another start would not help, or there were too many.
+ */
+bool rps_launch_restart_plan(const struct rps_launch_plan *plan,
+        struct rps_launch_child *child, uint64_t now);
+
+/** Start it again. false: errno says why not. */
+bool rps_launch_restart(const struct rps_launch_plan *plan,
+        struct rps_launch_child *child, bool terminal);
 
 /** A line of the launcher's own, on stderr. */
 void rps_launch_say(const struct rps_launch_plan *plan, const char *format, ...)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -162,7 +163,6 @@ rps_launch_stream_read(const struct rps_launch_plan *plan,
         struct rps_launch_child *child, struct rps_launch_stream *stream)
 {
     char bytes[READ_BYTES];
-    char *shown = NULL;
     ssize_t n = read(stream->fd, bytes, sizeof(bytes));
 
     if (n > 0) {
@@ -172,12 +172,23 @@ rps_launch_stream_read(const struct rps_launch_plan *plan,
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         return;
     }
+    rps_launch_stream_close(plan, child, stream);
+}
+
+void
+rps_launch_stream_close(const struct rps_launch_plan *plan,
+        struct rps_launch_child *child, struct rps_launch_stream *stream)
+{
+    char *shown = NULL;
+
     if (stream->line.length > 0) {
         forward_line(plan, child, stream);
     }
     (void)rps_launch_mpi_banner(child, stream, NULL, &shown);
     forward_shown(plan, child, stream, shown);
-    close(stream->fd);
+    if (stream->fd >= 0) {
+        close(stream->fd);
+    }
     stream->fd = -1;
 }
 
@@ -197,6 +208,20 @@ rps_launch_say(const struct rps_launch_plan *plan, const char *format, ...)
         write_all(STDERR_FILENO, out.bytes, out.length);
     }
     rps_text_finish(&out);
+}
+
+/* A chief that is started again goes on, and does not begin anew. */
+static void
+say_restarts(const struct rps_launch_child *child)
+{
+    char count[16];
+
+    (void)snprintf(count, sizeof(count), "%" PRIu32, child->restarts);
+    if (child->restarts > 0) {
+        setenv("RECPS_RESTART_COUNT", count, 1);
+    } else {
+        unsetenv("RECPS_RESTART_COUNT");
+    }
 }
 
 /* In the child, up to exec. */
@@ -227,10 +252,12 @@ become(const struct rps_launch_plan *plan, const struct rps_launch_child *child,
     dup2(err, STDERR_FILENO);
     setenv("TF_CONFIG", child->tf_config, 1);
     if (child->role != RPS_ROLE_PS) {
-        /* no server is started again here: it waits for a connection that was
-         * cut, not for a server that is gone */
+        /* it waits for a connection that was cut, not for a server that is
+         * gone: none is started again here, or (--restart) it knows nothing
+         * of the job, which then begins again */
         setenv("RECPS_RECONNECT_TIMEOUT", RECONNECT_S, 0);
     }
+    say_restarts(child);
     unsetenv("TF_CONFIG_FILE");
     if (terminal && child->progress) {
         setenv("RECPS_PROGRESS", "1", 1);

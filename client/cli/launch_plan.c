@@ -251,6 +251,21 @@ add_children(struct rps_launch_plan *plan, const struct rps_launch *launch,
 }
 
 static bool
+make_room_for_restarts(struct rps_launch_plan *plan)
+{
+    for (uint32_t i = 0; plan->restart && i < plan->count; i++) {
+        struct rps_launch_child *child = &plan->children[i];
+
+        child->restarted_ms =
+                calloc(plan->restarts_max, sizeof(*child->restarted_ms));
+        if (child->restarted_ms == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
 make_server_argv(struct rps_launch_plan *plan)
 {
     plan->server = calloc(2, sizeof(*plan->server));
@@ -275,6 +290,11 @@ rps_launch_plan_make(
     plan->command = launch->command;
     plan->options = launch->options;
     plan->on_lost_leave = strcmp(launch->options->on_lost, "leave") == 0;
+    plan->restart = launch->restart;
+    plan->restarts_max = launch->restarts_max;
+    if (launch->restart) { /* the others wait for who is started again */
+        json_object_set_new(recps, "recover", json_true());
+    }
     plan->drain_ms = (uint64_t)(launch->options->drain_timeout * 1000.0);
     plan->children = calloc(count, sizeof(*plan->children));
     if (ports == NULL || plan->children == NULL || recps == NULL ||
@@ -286,7 +306,8 @@ rps_launch_plan_make(
     } else {
         cluster = launch->ps_count > 0 ? cluster_object(launch, ports) : NULL;
         if (!name_servers(plan, ports, launch->ps_count) ||
-                !add_children(plan, launch, cluster, recps)) {
+                !add_children(plan, launch, cluster, recps) ||
+                !make_room_for_restarts(plan)) {
             code = plan->code != RPS_TOOL_OK ? plan->code /* said already */
                                              : rps_tool_fail(RPS_TOOL_FAILED,
                                                        "launch", "no memory");
@@ -309,6 +330,7 @@ rps_launch_plan_finish(struct rps_launch_plan *plan)
             free(*word);
         }
         free(child->argv);
+        free(child->restarted_ms);
         rps_text_finish(&child->streams[0].line);
         rps_text_finish(&child->streams[1].line);
         rps_text_finish(&child->streams[0].banner);

@@ -2,6 +2,7 @@
 /*
  * Who ended how, and what follows:
  *
+ *   anything fails        with --restart on-failure: start it again
  *   a replica fails       stop everything; with --on-lost leave, where it is
  *                         not the chief and the job runs, the others go on
  *                         without it
@@ -67,7 +68,14 @@ is_running(const struct rps_launch_child *child)
     return child->pid > 0 && !child->ended;
 }
 
-/* Children of a kind that have not ended. */
+/* It ended, and is started again. */
+static bool
+is_coming(const struct rps_launch_child *child)
+{
+    return child->restart_ms != 0;
+}
+
+/* Children of a kind that have not ended for good. */
 static uint32_t
 running(const struct watch *watch, enum rps_role role, bool replicas)
 {
@@ -76,7 +84,7 @@ running(const struct watch *watch, enum rps_role role, bool replicas)
     for (uint32_t i = 0; i < watch->plan->count; i++) {
         const struct rps_launch_child *child = &watch->plan->children[i];
 
-        count += is_running(child) &&
+        count += (is_running(child) || is_coming(child)) &&
                  (replicas ? is_replica(child) : child->role == role);
     }
     return count;
@@ -101,6 +109,7 @@ ending_signal(const struct rps_launch_child *child, int signal_number)
 static void
 stop_child(struct rps_launch_child *child, int signal_number, uint64_t wait_ms)
 {
+    child->restart_ms = 0;
     if (is_running(child) && !child->told) {
         child->told = true;
         child->kill_ms = rps_clock_ms() + wait_ms;
@@ -112,6 +121,7 @@ stop_child(struct rps_launch_child *child, int signal_number, uint64_t wait_ms)
 static void
 kill_child(struct rps_launch_child *child)
 {
+    child->restart_ms = 0;
     if (is_running(child) && !child->killed) {
         child->told = true;
         child->killed = true;
@@ -248,6 +258,11 @@ server_failed(struct watch *watch, const struct rps_launch_child *child)
     const bool any = clear_suspects(watch);
 
     take_code(watch, child);
+    if (watch->plan->restart) { /* the workers would wait for it */
+        say_failed(watch, child, "; stopping all");
+        stop_all(watch, SIGTERM);
+        return;
+    }
     if (running(watch, RPS_ROLE_NONE, true) == 0 && !any) {
         say_failed(watch, child, "");
         return;
@@ -259,10 +274,54 @@ server_failed(struct watch *watch, const struct rps_launch_child *child)
     }
 }
 
+/* The chief has done all, or told the servers that it has. */
+static bool
+job_is_over(const struct watch *watch)
+{
+    const struct rps_launch_child *chief = chief_of(watch);
+    bool over = chief != NULL && chief->ended && !is_coming(chief) &&
+                chief->code == 0;
+
+    for (uint32_t i = 0; i < watch->plan->ps_count; i++) {
+        const struct rps_launch_child *server = &watch->plan->children[i];
+
+        over = over ||
+               (server->ended && !is_coming(server) && server->code == 0);
+    }
+    return over;
+}
+
+/* Who is killed when all is done has done its part; a code says that not all
+ * was well. */
+static bool
+is_killed_late(const struct watch *watch, const struct rps_launch_child *child)
+{
+    if (child->signal_number != 0) {
+        say_failed(watch, child, "; the job had ended");
+    }
+    return child->signal_number != 0;
+}
+
+/* true: its failure is none, or ends with another start. */
+static bool
+is_made_good(struct watch *watch, struct rps_launch_child *child)
+{
+    if (!watch->plan->restart || watch->stopping || watch->signal_number != 0) {
+        return false;
+    }
+    if (job_is_over(watch)) {
+        return is_killed_late(watch, child);
+    }
+    return rps_launch_restart_plan(watch->plan, child, child->ended_ms);
+}
+
 /* A child failed of its own accord. */
 static void
 failed(struct watch *watch, struct rps_launch_child *child)
 {
+    if (is_made_good(watch, child)) {
+        return;
+    }
     if (child->role == RPS_ROLE_EVALUATOR) {
         take_code(watch, child);
         say_failed(watch, child, "; the others go on");
@@ -369,7 +428,8 @@ check_left(struct watch *watch, uint64_t now)
 {
     const struct rps_launch_child *chief = chief_of(watch);
 
-    if (!watch->plan->on_lost_leave || chief == NULL || !chief->ended ||
+    if (!(watch->plan->on_lost_leave || watch->plan->restart) ||
+            chief == NULL || !chief->ended || is_coming(chief) ||
             now - chief->ended_ms < LEFT_MS) {
         return;
     }
@@ -435,6 +495,15 @@ reap(struct watch *watch)
     }
 }
 
+/* Nothing is started any more. */
+static void
+stop_coming(struct watch *watch)
+{
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        watch->plan->children[i].restart_ms = 0;
+    }
+}
+
 static void
 take_signal(struct watch *watch, int number)
 {
@@ -451,6 +520,7 @@ take_signal(struct watch *watch, int number)
     }
     /* the terminal that hung up is ours, not theirs */
     watch->signal_number = number == SIGHUP ? SIGTERM : number;
+    stop_coming(watch);
     watch->signalled_ms = now;
     watch->code = watch->code != 0 ? watch->code : 128 + number;
     rps_launch_say(watch->plan,
@@ -505,11 +575,45 @@ check_end(struct watch *watch, uint64_t now)
     }
 }
 
+/* What a child wrote last is forwarded before the next one's first line. */
+static bool
+is_due(const struct rps_launch_child *child, uint64_t now)
+{
+    const bool quiet = child->streams[0].fd < 0 && child->streams[1].fd < 0;
+
+    return is_coming(child) && now >= child->restart_ms &&
+           (quiet || now - child->restart_ms >= OUTPUT_MS);
+}
+
+static void
+check_restarts(struct watch *watch, uint64_t now)
+{
+    const bool terminal = isatty(STDOUT_FILENO) != 0;
+
+    for (uint32_t i = 0; i < watch->plan->count; i++) {
+        struct rps_launch_child *child = &watch->plan->children[i];
+
+        if (!is_due(child, now)) {
+            continue;
+        }
+        if (job_is_over(watch)) {
+            child->restart_ms = 0;
+            child->suspect = !is_killed_late(watch, child);
+        } else if (!rps_launch_restart(watch->plan, child, terminal)) {
+            rps_launch_say(watch->plan, "cannot start %s: %s", child->label,
+                    strerror(errno));
+            watch->code = watch->code != 0 ? watch->code : RPS_TOOL_FAILED;
+            stop_all(watch, SIGTERM);
+        }
+    }
+}
+
 static void
 check_clocks(struct watch *watch)
 {
     uint64_t now = rps_clock_ms();
 
+    check_restarts(watch, now);
     check_suspects(watch, now);
     check_left(watch, now);
     check_members(watch, now);

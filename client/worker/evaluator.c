@@ -2,11 +2,13 @@
 /*
  * The role evaluator: each complete checkpoint, in their order, is restored
  * into an embedded service of this process and evaluated there. The connection
- * to PS 0, kept as role evaluator, only says whether the job still runs; no
- * step waits for it.
+ * to PS 0, kept as role evaluator, only says when the job has ended; no step
+ * waits for it.
  */
 #include "base/clock.h"
 #include "client/worker/run.h"
+
+#include <recps/recover.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,12 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define POLL_MS 500
-/* A job's end and a lost server look alike from here. A server that stays away
- * for so long, where clients that train wait for longer, has ended. */
+/* A server that stays away for so long, where clients that train wait for
+ * longer, has ended. With --recover it may come back as long as it is waited
+ * for by others. */
 #define AWAY_MS 3000u
 
 /* Steps, ascending. */
@@ -271,7 +273,9 @@ open_job(struct evaluator *evaluator)
     rps_status status;
 
     rps_run_client_options(run, &client);
-    if (client.reconnect_timeout_ms > AWAY_MS) {
+    if (run->settings->terms.recover) {
+        client.reconnect_timeout_ms = client.connect_timeout_ms;
+    } else if (client.reconnect_timeout_ms > AWAY_MS) {
         client.reconnect_timeout_ms = AWAY_MS;
     }
     rps_stop_waits(true);
@@ -302,10 +306,14 @@ check_folder(struct evaluator *evaluator)
     return RPS_OK;
 }
 
+/* Waits for it a little, where nothing is to be evaluated. */
 static bool
 job_is_gone(struct evaluator *evaluator)
 {
-    return rps_ping(evaluator->job, 0, NULL) != RPS_OK;
+    const rps_status status = rps_job_await_end(
+            evaluator->job, evaluator->waiting.count == 0 ? POLL_MS : 0);
+
+    return status != RPS_E_TIMEOUT;
 }
 
 /* After the job's end once more, and all that waits then. */
@@ -318,7 +326,6 @@ is_done(const struct evaluator *evaluator, bool gone)
 static rps_status
 watch(struct evaluator *evaluator)
 {
-    const struct timespec pause = {0, POLL_MS * 1000000L};
     struct rps_run *run = evaluator->run;
     bool gone = false;
     rps_status status = RPS_OK;
@@ -331,9 +338,6 @@ watch(struct evaluator *evaluator)
             status = rps_fail(&run->error, RPS_E_NOT_FOUND,
                     "the evaluator cannot read checkpoint_dir %s: %s",
                     evaluator->folder, strerror(errno));
-        }
-        if (!gone && evaluator->waiting.count == 0) {
-            nanosleep(&pause, NULL);
         }
     } while (status == RPS_OK && !is_done(evaluator, gone) &&
              rps_stop_signal() == 0);

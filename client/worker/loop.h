@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The training of one replica: how it starts (start.c) and goes (train.c).
+ * The training of one replica: how it starts (start.c), goes (train.c) and
+ * comes back when something was lost (recover.c).
  */
 #ifndef RPS_WORKER_LOOP_H
 #define RPS_WORKER_LOOP_H
@@ -32,6 +33,14 @@ struct rps_loop {
     bool broken;  /* it was said that the loss is not finite */
     bool left;
     uint64_t uncounted; /* steps that went without this replica */
+
+    bool recovers;                 /* --recover, and not in a group */
+    bool goes_back;                /* this process was in the job before */
+    bool finished;                 /* all is done but to say so */
+    bool ended;                    /* the job, which this replica has left */
+    uint32_t ways_back;            /* since a step ended last */
+    struct rps_error lost;         /* why it goes back */
+    char reason[RPS_REASON_BYTES]; /* the chief's, of the job's going back */
 };
 
 /** Rows of a step of all replicas. */
@@ -42,11 +51,33 @@ rps_global_batch(const struct rps_settings *settings)
 }
 
 /** Chief: epoch, step and terms to every server; tables and start values. */
-rps_status rps_loop_begin(struct rps_run *run);
+rps_status rps_loop_begin(struct rps_loop *loop);
 
-/** Every replica: wait for all, learn where to begin, open the tables. */
+/** Every replica: wait for all, learn where to begin, open the tables; or that
+ * the job has ended meanwhile. */
 rps_status rps_loop_join(struct rps_loop *loop);
 
+/**
+ * Chief: does the job run already (*again_out)? Then *step_out is the newest
+ * complete step of all servers, 0 without any, and loop->reason says why the
+ * job goes back there.
+ */
+rps_status rps_loop_look_back(
+        struct rps_loop *loop, bool *again_out, uint64_t *step_out);
+
+/** Is this failure one that another beginning heals? */
+bool rps_loop_may_go_back(const struct rps_loop *loop, rps_status status);
+
+/** Drop what is in hand and connect again; to begin and join is left. The
+ * stages are closed. UNREACHABLE: not in --connect-timeout. */
+rps_status rps_loop_go_back(struct rps_loop *loop);
+
+/** Joined: where from and why, to people and into the JSON log. */
+rps_status rps_loop_say_back(struct rps_loop *loop, const rps_start *start);
+
+/** A replica that left: it is needed again if the job goes back before its
+ * end. */
+rps_status rps_loop_await_end(struct rps_loop *loop);
 /** Chief, between two steps: begin to save loop->step; training goes on when
  * the servers have their cuts. What fails there is said, and is no failure of
  * the run unless a server is gone or began anew. */

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +55,9 @@ open_json(struct rps_report *report, struct rps_error *error)
         return rps_fail(error, RPS_E_NOMEM, "report: no memory");
     }
     report->json_fd = open(report->json_path,
-            O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0640);
+            O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
+                    (report->options.goes_on ? 0 : O_TRUNC),
+            0640);
     if (report->json_fd < 0) {
         return rps_fail(error, RPS_E_IO, "--json-log: %s: %s",
                 report->json_path, strerror(errno));
@@ -260,6 +263,9 @@ log_step(struct rps_report *report, const struct rps_report_step *step,
     struct rps_text text = {0};
 
     rps_text_add(&text, "{\"step\": %" PRIu64, step->step);
+    if (step->epoch > 0) {
+        rps_text_add(&text, ", \"epoch\": %" PRIu32, step->epoch);
+    }
     add_number(&text, "loss", true, step->loss);
     add_number(&text, "sparse_lr", true, step->sparse_lr);
     add_number(&text, "dense_lr", true, step->dense_lr);
@@ -319,6 +325,50 @@ rps_report_step(struct rps_report *report, const struct rps_report_step *step,
         status = summarize_step(report, step, error);
     }
     return status;
+}
+
+static rps_status
+log_back(struct rps_report *report, const struct rps_report_back *back,
+        struct rps_error *error)
+{
+    json_t *object =
+            json_pack("{s:s, s:I, s:I, s:I, s:s}", "event", "rolled_back",
+                    "from", (json_int_t)back->from, "to", (json_int_t)back->to,
+                    "epoch", (json_int_t)back->epoch, "reason", back->reason);
+    char *line =
+            object != NULL ? json_dumps(object, JSON_PRESERVE_ORDER) : NULL;
+    struct rps_text text = {0};
+
+    json_decref(object);
+    if (line == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "--json-log: no memory");
+    }
+    line[strlen(line) - 1] = '\0'; /* write_json() ends it */
+    rps_text_add(&text, "%s", line);
+    free(line);
+    return write_json(report, &text, error);
+}
+
+rps_status
+rps_report_back(struct rps_report *report, const struct rps_report_back *back,
+        struct rps_error *error)
+{
+    char line[RPS_ERROR_BYTES];
+    rps_status status = RPS_OK;
+
+    report->first_step = 0;
+    if (report->options.quiet) {
+        return RPS_OK;
+    }
+    (void)snprintf(line, sizeof(line), RPS_REPORT_BACK_WORDS, back->from,
+            back->to, back->reason, back->epoch);
+    print_line(report, line);
+    if (report->json_fd >= 0) {
+        status = log_back(report, back, error);
+    }
+    return status == RPS_OK && report->summary != NULL
+                   ? rps_summary_restart(report->summary, back->to + 1, error)
+                   : status;
 }
 
 /* " auc 0.7 log_loss 0.5", or what there is of it. */

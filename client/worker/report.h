@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ struct rps_report_options {
     uint64_t steps_total;    /* for the time left; 0: unknown */
     bool quiet;              /* not the chief: prints and writes nothing */
     bool loss_bits;          /* into the JSON log, too: 9 digits are not all */
+    bool goes_on;            /* the JSON log is gone on with, if there is one */
 };
 
 /** Of one table, where a model has several. */
@@ -30,6 +32,7 @@ struct rps_report_rate {
 
 struct rps_report_step {
     uint64_t step;
+    uint32_t epoch; /* of the job; 0: not told */
     double loss;
     uint64_t samples; /* of this step, global batch */
     double sparse_lr;
@@ -79,6 +82,20 @@ rps_status rps_report_create(struct rps_report **report_out,
 void rps_report_start(struct rps_report *report);
 rps_status rps_report_step(struct rps_report *report,
         const struct rps_report_step *step, struct rps_error *error);
+/** The words of a way back: from, to, reason, epoch. */
+#define RPS_REPORT_BACK_WORDS \
+    "rolled back from step %" PRIu64 " to %" PRIu64 ": %s (epoch %" PRIu32 ")"
+
+/** The job went back: what was reported of later steps than `to` is void. */
+struct rps_report_back {
+    uint64_t from;
+    uint64_t to;
+    uint32_t epoch; /* that begins there */
+    const char *reason;
+};
+
+rps_status rps_report_back(struct rps_report *report,
+        const struct rps_report_back *back, struct rps_error *error);
 /** The last line, and the scalars auc and log_loss at step end->steps;
  * closes the files. */
 rps_status rps_report_done(struct rps_report *report,

@@ -146,9 +146,8 @@ rps_run_report_line(void *context, const char *line)
     rps_run_say(context, "%s", line);
 }
 
-/* A PS's STAT; json_decref(*stat_out). */
-static rps_status
-read_stat(struct rps_run *run, uint32_t ps, json_t **stat_out)
+rps_status
+rps_run_read_stat(struct rps_run *run, uint32_t ps, json_t **stat_out)
 {
     char *text = NULL;
     rps_status status = rps_stat(run->client, ps, &text);
@@ -169,7 +168,7 @@ static rps_status
 learn_can_save(struct rps_run *run)
 {
     json_t *stat;
-    rps_status status = read_stat(run, 0, &stat);
+    rps_status status = rps_run_read_stat(run, 0, &stat);
 
     run->can_save = json_is_string(json_object_get(stat, "checkpoint_dir"));
     json_decref(stat);
@@ -204,7 +203,7 @@ rps_run_check_no_checkpoint(struct rps_run *run)
         json_t *stat;
         uint64_t newest;
 
-        status = read_stat(run, ps, &stat);
+        status = rps_run_read_stat(run, ps, &stat);
         newest = newest_listed(stat);
         if (newest > 0) {
             status = rps_fail(&run->error, RPS_E_INVAL,
@@ -270,6 +269,7 @@ rps_run_client_options(struct rps_run *run, rps_client_options *client)
     client->tls_key = rps_text_or_null(options->tls_key);
     client->report = rps_run_report_line;
     client->report_context = run;
+    client->known_epoch = run->epoch;
 }
 
 rps_status
@@ -308,6 +308,9 @@ rps_run_open_report(struct rps_run *run, uint64_t steps)
             .steps_total = steps,
             .quiet = !run->settings->is_chief,
             .loss_bits = options->deterministic,
+            .goes_on = run->settings->terms.recover != 0 &&
+                       (run->settings->restart_count > 0 ||
+                               run->settings->restore_if_any),
     };
 
     return rps_report_create(&run->report, &report, &run->error);

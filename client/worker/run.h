@@ -13,6 +13,7 @@
 #include "client/worker/report.h"
 #include "client/worker/tables.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,6 +28,7 @@ struct rps_run {
     struct rps_model *model;
     rps_client *client;
     rps_terms terms; /* the chief's, once joined */
+    uint32_t epoch;  /* the job's, once joined */
     bool can_save;   /* the servers have a checkpoint_dir */
     struct rps_tables tables;
     uint64_t warm_step; /* that a part of a checkpoint was taken of; 0: none */
@@ -50,6 +52,10 @@ void rps_run_close(struct rps_run *run);
 
 /** Say how many malformed rows --on-bad-row skip left out, if any. */
 void rps_run_say_skipped(struct rps_run *run);
+
+/** A PS's STAT; json_decref(*stat_out), which is NULL after an error. */
+rps_status rps_run_read_stat(
+        struct rps_run *run, uint32_t ps, json_t **stat_out);
 
 /** The failing client's words become the run's. */
 rps_status rps_run_client_failed(

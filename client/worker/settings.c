@@ -209,6 +209,16 @@ read_warm(struct rps_settings *settings, struct rps_error *error)
     return begins ? read_warm_folder(settings, error) : RPS_OK;
 }
 
+/* recps launch says how often it has started this place before. */
+static uint64_t
+restart_count(void)
+{
+    const char *text = getenv("RECPS_RESTART_COUNT");
+    uint64_t count = 0;
+
+    return text != NULL && rps_parse_u64(text, &count) ? count : 0;
+}
+
 static rps_status
 read_start(struct rps_settings *settings, struct rps_error *error)
 {
@@ -216,14 +226,16 @@ read_start(struct rps_settings *settings, struct rps_error *error)
     const char *step = options->restore;
 
     settings->evaluate = options->evaluate;
+    settings->restore_if_any = step != NULL && strcmp(step, "auto") == 0;
+    settings->restart_count = restart_count();
     settings->restore =
             step != NULL || options->evaluate || options->predict[0] != '\0';
-    if (step != NULL && step[0] != '\0' &&
+    if (step != NULL && step[0] != '\0' && !settings->restore_if_any &&
             (!rps_parse_u64(step, &settings->restore_step) ||
                     settings->restore_step == 0)) {
         return rps_fail(error, RPS_E_INVAL,
-                "--restore=%s: must be a step from 1 on; --restore alone "
-                "takes the newest checkpoint",
+                "--restore=%s: must be a step from 1 on, or auto; --restore "
+                "alone takes the newest checkpoint",
                 step);
     }
     if (step != NULL && options->init_from[0] != '\0') {
@@ -260,6 +272,7 @@ read_terms(struct rps_settings *settings, struct rps_error *error)
             strcmp(options->cut, "local") == 0 ? RPS_CUT_LOCAL : RPS_CUT_JOB;
     terms->step_timeout_ms = (uint32_t)(options->step_timeout * 1e3);
     terms->step_bytes_max = options->step_bytes_max;
+    terms->recover = options->recover;
     if (terms->mode != RPS_MODE_SYNC && terms->combine == RPS_COMBINE_MEAN) {
         return rps_fail(error, RPS_E_INVAL,
                 "--combine=mean does not go with --mode=%s, which "

@@ -54,8 +54,10 @@ struct rps_settings {
     uint32_t replicas;   /* 1 when embedded */
     uint32_t rank;
     bool is_chief;
-    bool restore;          /* --restore, --evaluate or --predict */
-    uint64_t restore_step; /* 0: the newest */
+    bool restore;           /* --restore, --evaluate or --predict */
+    bool restore_if_any;    /* --restore=auto: from nothing without any */
+    uint64_t restore_step;  /* 0: the newest */
+    uint64_t restart_count; /* of this process, by who starts it again */
     struct rps_warm_settings warm;
     bool evaluate;
     bool has_test; /* there are rows to evaluate */

@@ -9,29 +9,79 @@
 #include "client/worker/loop.h"
 #include "client/worker/warm.h"
 
+#include <recps/recover.h>
+
 #include <inttypes.h>
 #include <stdlib.h>
 
-rps_status
-rps_loop_begin(struct rps_run *run)
+/* With --recover the newest step is what the job goes back to: one that
+ * begins before it would jump there. */
+static rps_status
+check_restore_step(const struct rps_loop *loop, uint64_t step)
 {
+    struct rps_run *run = loop->run;
+    uint64_t newest = 0;
+    rps_status status;
+
+    if (!run->settings->terms.recover || run->settings->restore_step == 0) {
+        return RPS_OK;
+    }
+    status = rps_newest_checkpoint(run->client, &newest);
+    if (status != RPS_OK) {
+        return rps_run_client_failed(run, status, "looking for checkpoints");
+    }
+    return newest <= step
+                   ? RPS_OK
+                   : rps_fail(&run->error, RPS_E_INVAL,
+                             "--restore=%" PRIu64 " with --recover: "
+                             "checkpoint_dir has later steps, up to %" PRIu64
+                             ", to which a lost process would take the job: "
+                             "move them away, or leave --recover out",
+                             step, newest);
+}
+
+/* Of a run that nobody knows yet. */
+static rps_status
+first_step(const struct rps_loop *loop, uint64_t *step_out)
+{
+    struct rps_run *run = loop->run;
+    const struct rps_settings *settings = run->settings;
+    rps_status status = RPS_OK;
+
+    if (settings->restore_if_any) {
+        status = rps_newest_checkpoint(run->client, step_out);
+        return status == RPS_OK ? RPS_OK
+                                : rps_run_client_failed(run, status,
+                                          "looking for checkpoints");
+    }
+    if (settings->restore) {
+        status = rps_run_restore_step(run, step_out);
+        return status == RPS_OK ? check_restore_step(loop, *step_out) : status;
+    }
+    return run->can_save ? rps_run_check_no_checkpoint(run) : RPS_OK;
+}
+
+rps_status
+rps_loop_begin(struct rps_loop *loop)
+{
+    struct rps_run *run = loop->run;
     const struct rps_settings *settings = run->settings;
     rps_start start = {0};
     uint64_t step = 0;
+    bool again = false;
     bool warm = false;
-    rps_status status = RPS_OK;
+    rps_status status = rps_loop_look_back(loop, &again, &step);
 
-    if (settings->restore) {
-        status = rps_run_restore_step(run, &step);
-    } else if (run->can_save) {
-        status = rps_run_check_no_checkpoint(run);
+    if (status == RPS_OK && !again) {
+        status = first_step(loop, &step);
     }
     if (status != RPS_OK) {
         return status;
     }
     warm = rps_warm_applies(run, step);
     status = warm ? rps_warm_begin(run, step, &start)
-                  : rps_job_begin(run->client, step, &settings->terms, &start);
+                  : rps_job_begin_again(run->client, step, &settings->terms,
+                            again ? loop->reason : NULL, &start);
     free(start.data_position);
     if (status != RPS_OK) {
         return warm ? status
@@ -172,6 +222,37 @@ begin_group(struct rps_loop *loop)
     return status;
 }
 
+/* As at the first start, whatever was in hand. */
+static void
+reset(struct rps_loop *loop, const rps_start *start)
+{
+    loop->run->epoch = start->epoch;
+    loop->step = start->step;
+    loop->first_step = start->step;
+    loop->saved = start->step;
+    loop->position.epoch = 0;
+    loop->position.batch = 0;
+    loop->saving = 0; /* what was begun before is the old epoch's */
+    loop->save_at = 0;
+    loop->save_due = false;
+    loop->scale = loop->run->settings->loss_scale;
+    loop->skipped = false;
+    loop->broken = false;
+    loop->left = false;
+    loop->goes_back = false;
+}
+
+/* The job ended while this replica, which left or came too late, waited. */
+static rps_status
+end_waiting(struct rps_loop *loop, rps_status status)
+{
+    if (status != RPS_E_CANCELED || !loop->recovers) {
+        return rps_run_client_failed(loop->run, status, "joining the job");
+    }
+    loop->ended = true;
+    return RPS_OK;
+}
+
 rps_status
 rps_loop_join(struct rps_loop *loop)
 {
@@ -187,15 +268,13 @@ rps_loop_join(struct rps_loop *loop)
     status = rps_job_join(run->client, &start);
     rps_stop_waits(false);
     if (status != RPS_OK) {
-        return rps_run_client_failed(run, status, "joining the job");
+        return end_waiting(loop, status);
     }
-    loop->step = start.step;
-    loop->first_step = start.step;
-    loop->saved = start.step;
-    loop->saving = 0; /* what was begun before is the old epoch's */
-    loop->save_at = 0;
-    loop->save_due = false;
-    status = take_terms(run, &start.terms);
+    status = rps_loop_say_back(loop, &start);
+    reset(loop, &start);
+    if (status == RPS_OK) {
+        status = take_terms(run, &start.terms);
+    }
     if (status == RPS_OK) {
         status = take_position(loop, start.data_position);
     }

@@ -14,6 +14,7 @@
 
 #define EVENT_BYTES_MAX 2048u
 #define NAME_TRIES_MAX  100u
+#define SESSION_START   1u /* SessionLog.START */
 
 /* Protocol buffers: tag = field number << 3 | wire type. */
 enum wire_type {
@@ -23,12 +24,14 @@ enum wire_type {
     WIRE_32 = 5
 };
 
-/* Field numbers of tensorflow.Event, Summary and Summary.Value. */
+/* Field numbers of tensorflow.Event, SessionLog, Summary and Summary.Value. */
 enum field_number {
     EVENT_WALL_TIME = 1,
     EVENT_STEP = 2,
     EVENT_FILE_VERSION = 3,
     EVENT_SUMMARY = 5,
+    EVENT_SESSION_LOG = 7,
+    SESSION_STATUS = 1,
     SUMMARY_VALUE = 1,
     VALUE_TAG = 1,
     VALUE_SIMPLE = 2
@@ -233,6 +236,22 @@ rps_summary_add(struct rps_summary *summary, uint64_t step,
     put_tag(&event, EVENT_STEP, WIRE_VARINT);
     put_varint(&event, step);
     put_bytes(&event, EVENT_SUMMARY, values.bytes, values.length);
+    return write_event(summary, &event, error);
+}
+
+rps_status
+rps_summary_restart(
+        struct rps_summary *summary, uint64_t step, struct rps_error *error)
+{
+    struct message session = {.length = 0};
+    struct message event = {.length = 0};
+
+    put_tag(&session, SESSION_STATUS, WIRE_VARINT);
+    put_varint(&session, SESSION_START);
+    put_wall_time(&event);
+    put_tag(&event, EVENT_STEP, WIRE_VARINT);
+    put_varint(&event, step);
+    put_bytes(&event, EVENT_SESSION_LOG, session.bytes, session.length);
     return write_event(summary, &event, error);
 }
 

@@ -30,6 +30,10 @@ rps_status rps_summary_add(struct rps_summary *summary, uint64_t step,
         const struct rps_scalar *scalars, size_t count,
         struct rps_error *error);
 
+/** What was added for `step` and later ones is void: TensorBoard drops it. */
+rps_status rps_summary_restart(
+        struct rps_summary *summary, uint64_t step, struct rps_error *error);
+
 rps_status rps_summary_close(
         struct rps_summary *summary, struct rps_error *error);
 

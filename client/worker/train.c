@@ -291,6 +291,7 @@ report_step(struct rps_loop *loop, double own_loss, double factor,
     struct rps_report_rate tables[RPS_MODEL_TABLES_MAX];
     struct rps_report_step step = {
             .step = loop->step,
+            .epoch = run->epoch,
             .loss = sync ? decision->loss : own_loss,
             .samples = rps_global_batch(settings),
             .sparse_lr = rates->sparse[0],
@@ -378,6 +379,7 @@ one_step(struct rps_loop *loop)
     }
     /* leaving last, the chief learns the others' last step */
     loop->step = decision.step > step ? decision.step : step;
+    loop->ways_back = 0;
     loop->left = (wishes & RPS_WISH_LEAVE) != 0;
     loop->trips_of_step = round_trips(run) - before;
     loop->spent.round_trips += loop->trips_of_step;
@@ -471,6 +473,29 @@ check_loss(struct rps_loop *loop)
                              loop->step);
 }
 
+/* The servers are told to end. Nothing is lost if one cannot be told any more:
+ * where lost processes come back, that is no failure of the job. */
+static rps_status
+end_job(struct rps_loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_status status;
+
+    loop->finished = true;
+    loop->ended = true;
+    status = rps_shutdown(run->client);
+    if (status == RPS_OK) {
+        return RPS_OK;
+    }
+    (void)rps_run_client_failed(run, status, "ending the job");
+    if (!loop->recovers) {
+        return status;
+    }
+    rps_run_say(run, "%s: all is saved; stop the servers that still run",
+            run->error.text);
+    return RPS_OK;
+}
+
 /* Chief, alone by now: apply, save, evaluate, say how it went, end. */
 static rps_status
 finish(struct rps_loop *loop)
@@ -508,12 +533,34 @@ finish(struct rps_loop *loop)
         status = rps_report_done(run->report, &end, &run->error);
     }
     if (status == RPS_OK) {
-        status = rps_shutdown(run->client);
-        if (status != RPS_OK) {
-            return rps_run_client_failed(run, status, "ending the job");
-        }
+        status = end_job(loop);
     }
     return status == RPS_OK && steps > 0 ? check_loss(loop) : status;
+}
+
+/* From the join to this replica's end. One that left is trained with again if
+ * the job goes back before its own. */
+static rps_status
+live(struct rps_loop *loop)
+{
+    struct rps_run *run = loop->run;
+    const bool chief = run->settings->is_chief;
+    rps_status status = chief ? rps_loop_begin(loop) : RPS_OK;
+
+    if (status == RPS_OK) {
+        status = rps_loop_join(loop);
+    }
+    while (status == RPS_OK && !loop->ended) {
+        status = open_stages(loop);
+        if (status == RPS_OK) {
+            status = train(loop);
+        }
+        close_stages(loop);
+        if (status == RPS_OK) {
+            status = chief ? finish(loop) : rps_loop_await_end(loop);
+        }
+    }
+    return status;
 }
 
 static rps_status
@@ -528,21 +575,11 @@ run_loop(struct rps_loop *loop)
     if (status == RPS_OK) {
         status = rps_run_open_client(run);
     }
-    if (status == RPS_OK && run->settings->is_chief) {
-        status = rps_loop_begin(run);
-    }
-    if (status == RPS_OK) {
-        status = rps_loop_join(loop);
-    }
-    if (status == RPS_OK) {
-        status = open_stages(loop);
-    }
-    if (status == RPS_OK) {
-        status = train(loop);
-    }
-    close_stages(loop);
-    if (status == RPS_OK && run->settings->is_chief) {
-        status = finish(loop);
+    while (status == RPS_OK && !loop->ended) {
+        status = live(loop);
+        if (rps_loop_may_go_back(loop, status)) {
+            status = rps_loop_go_back(loop);
+        }
     }
     return status;
 }
@@ -567,6 +604,7 @@ rps_run_train(struct rps_run *run)
             .run = run,
             .loss = NAN,
             .scale = settings->loss_scale,
+            .recovers = settings->terms.recover != 0 && !settings->in_group,
     };
     rps_status status = check_rows(run);
 

@@ -82,8 +82,7 @@ typedef struct rps_client_options {
     const char *checkpoint_dir; /**< embedded mode only; NULL: none */
     int checkpoint_read_only; /**< embedded: its folder need not be writable */
     uint32_t connect_timeout_ms; /**< whole wait for all PS; 300000 */
-    /** Of blocking calls, but not of begin, join, step end and save, which
-     * wait for others; 0 = no limit. */
+    /** Of blocking calls, but not begin, join, step end, save; 0 = no limit. */
     uint32_t request_timeout_ms;
     /** Called with one line of text while waiting; NULL: silent. */
     void (*report)(void *context, const char *line);
@@ -97,17 +96,15 @@ typedef struct rps_client_options {
     const char *tls_ca;
     const char *tls_cert;
     const char *tls_key;
-    /** How long a lost server is dialled again while a call or a ticket waits,
-     * whatever it waits for; 60000. 0: never. */
+    /** How long a lost server is dialled while a call waits; 60000; 0: never */
     uint32_t reconnect_timeout_ms;
     /** Asked meanwhile, also when a signal interrupts the wait: not 0 gives up
      * at once. NULL: never. */
     int (*give_up)(void *context);
     void *give_up_context;
-    /** Not 0: the body of each request has a checksum (XXH3_64), and so has
-     * each reply's. A request with a wrong one costs the connection, which is
-     * dialled again; a reply with one is RPS_E_CORRUPT, and the client stays
-     * failed. 0. */
+    /** Not 0: each body has a checksum (XXH3_64), a reply's, too. A request
+     * with a wrong one costs the connection, which is dialled again; a reply
+     * with one is RPS_E_CORRUPT, and the client stays failed. 0. */
     int body_checksum;
     /** AUTO: without a cluster LOCAL; SHM for a server whose address is this
      * host's and whose Unix socket is there, if no tls_ca is given; else TCP.
@@ -116,6 +113,7 @@ typedef struct rps_client_options {
     /** Folder of the servers' Unix sockets; NULL: $XDG_RUNTIME_DIR/recps, else
      * /tmp/recps-UID; "off": none is looked for. */
     const char *unix_dir;
+    uint32_t known_epoch; /**< of a member that comes back; 0: none */
 } rps_client_options;
 
 /** What a server lost of this client, and what it acknowledged to it. */
@@ -216,6 +214,7 @@ typedef struct rps_terms {
     uint32_t staleness;       /**< bounded: steps that one may be ahead */
     uint32_t backup_workers;  /**< sync: a step counts this many fewer */
     enum rps_on_lost on_lost;
+    int recover; /**< not 0: who is lost comes back, and the job begins again */
     enum rps_cut_of cut; /**< async, bounded; sync: always the job's */
 } rps_terms;
 
@@ -225,6 +224,7 @@ typedef struct rps_start {
     uint64_t step; /**< 0: empty tables */
     rps_terms terms;
     char *data_position; /**< JSON text as it was saved, or NULL; free() */
+    char reason[RPS_REASON_BYTES]; /**< why it began again; "": it did not */
 } rps_start;
 
 /** The answer of a step's end: in sync the same for every replica. */
@@ -667,7 +667,7 @@ RPS_API RPS_NODISCARD rps_status rps_job_begin(rps_client *client,
  *
  * Owns:    fills *start_out; free its data_position.
  * Threads: the client's.
- * Errors:  RPS_E_TIMEOUT (names the rank); the usual.
+ * Errors:  RPS_E_TIMEOUT (names the rank), RPS_E_CANCELED (the end); the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_job_join(
         rps_client *client, rps_start *start_out);

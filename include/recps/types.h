@@ -22,6 +22,7 @@ extern "C" {
 #define RPS_USED_TIMES_MAX   65535u      /**< min_used_times */
 #define RPS_SKETCH_TIMES_MAX 255u        /**< the same, with the sketch */
 #define RPS_COLD_STEPS_MAX   8388608u    /**< max_cold_steps: 2^23 */
+#define RPS_REASON_BYTES     160u        /**< of rps_start.reason, with its 0 */
 
 /** How a value is stored or sent. */
 enum rps_value {

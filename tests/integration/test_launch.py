@@ -493,4 +493,4 @@ def test_help_lists_what_launch_takes_and_nothing_else():
         "--handshakes-max", "--buffers-max", "--memory-limit", "--disk-tier",
         "--disk-limit", "--save-buffer", "--numa",
         "--start-from", "--client-ttl", "--drain-delay", "--drain-timeout",
-        "--on-lost"}
+        "--on-lost", "--restart", "--max-restarts"}

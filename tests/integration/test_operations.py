@@ -699,8 +699,8 @@ def test_the_journal_gets_priorities(tmp_path, own):
 
 # ---- the unit file ----
 
-def unit_file():
-    file = programs.BUILD / "conf/recpsd@.service"
+def unit_file(program="recpsd"):
+    file = programs.BUILD / f"conf/{program}@.service"
     if not file.is_file():
         pytest.skip(f"{file} is not built")
     return file.read_text()
@@ -708,15 +708,17 @@ def unit_file():
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None,
                     reason="no systemd-analyze")
-def test_systemd_takes_the_unit_file(tmp_path):
-    text = re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={programs.RECPSD}",
-                  unit_file())
-    (tmp_path / "recpsd@.service").write_text(text)
+@pytest.mark.parametrize("program, path", [
+    ("recpsd", programs.RECPSD), ("recps-train", programs.RECPS_TRAIN)])
+def test_systemd_takes_the_unit_file(tmp_path, program, path):
+    text = re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={path}",
+                  unit_file(program))
+    (tmp_path / f"{program}@.service").write_text(text)
     run = subprocess.run(
         ["systemd-analyze", "verify", "--man=no",
-         str(tmp_path / "recpsd@.service")], capture_output=True, text=True,
-        timeout=60, check=False)
-    own = [l for l in run.stderr.splitlines() if "recpsd" in l]
+         str(tmp_path / f"{program}@.service")], capture_output=True,
+        text=True, timeout=60, check=False)
+    own = [l for l in run.stderr.splitlines() if program in l]
     assert (run.returncode, own) == (0, [])
 
 
