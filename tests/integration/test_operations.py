@@ -699,8 +699,11 @@ def test_the_journal_gets_priorities(tmp_path, own):
 
 # ---- the unit file ----
 
-def unit_file():
-    file = programs.BUILD / "conf/recpsd@.service"
+UNITS = ("recpsd@.service", "recpsd-serve@.service")
+
+
+def unit_file(name=UNITS[0]):
+    file = programs.BUILD / "conf" / name
     if not file.is_file():
         pytest.skip(f"{file} is not built")
     return file.read_text()
@@ -708,14 +711,14 @@ def unit_file():
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None,
                     reason="no systemd-analyze")
-def test_systemd_takes_the_unit_file(tmp_path):
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_takes_the_unit_file(tmp_path, name):
     text = re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={programs.RECPSD}",
-                  unit_file())
-    (tmp_path / "recpsd@.service").write_text(text)
+                  unit_file(name))
+    (tmp_path / name).write_text(text)
     run = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no",
-         str(tmp_path / "recpsd@.service")], capture_output=True, text=True,
-        timeout=60, check=False)
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / name)],
+        capture_output=True, text=True, timeout=60, check=False)
     own = [l for l in run.stderr.splitlines() if "recpsd" in l]
     assert (run.returncode, own) == (0, [])
 
