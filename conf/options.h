@@ -65,6 +65,8 @@
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, client_ttl, SECONDS, "86400", "s", "1..31536000", "a client without a connection is forgotten after this long") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, start_from, CHOICE, "empty", "", "empty|newest", "tables at the start: none, or those of the newest complete checkpoint") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, warm_start_dirs, STRING, "", "", "", "folders, commas between, that a job may begin from (--warm-start) beside checkpoint_dir, and all below them") \
+  X(RPS_SCOPE_SERVER, serve, STRING, "", "", "", "serve the newest checkpoint of this folder for reading, and follow it; empty: no") \
+  X(RPS_SCOPE_SERVER, serve_poll, SECONDS, "2", "s", "0.05..86400", "how often the folder of --serve is looked at") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, shm_ring, BYTES, "4MiB", "bytes", "64KiB..1GiB", "shared memory of a connection in each direction; rounded up to a power of two") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, memory_limit, BYTES, "0", "bytes", "0..1024TiB", "memory of a server's tables together, 8MiB at least; 0: no limit") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, disk_tier, STRING, "", "", "", "folder of a scratch file for rows beyond the memory limits; empty: none") \

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "server/job.h"
 #include "server/save.h"
+#include "server/serving.h"
 #include "server/state.h"
 #include "server/writer.h"
 
@@ -203,6 +204,7 @@ rps_service_figures_read(struct rps_service *service, uint32_t wait_ms,
     figures->uncounted = number(&service->dropped);
     figures->auth_failures = number(&service->auth_failures);
     read_saving(service, figures);
+    rps_service_serving(service, &figures->serving);
     read_lanes(service, figures);
     pthread_mutex_lock(&service->lock);
     figures->sessions = service->session_count;
@@ -217,6 +219,16 @@ rps_service_figures_read(struct rps_service *service, uint32_t wait_ms,
         pthread_rwlock_unlock(&service->state_lock);
     }
     return status;
+}
+
+void
+rps_service_serving(
+        struct rps_service *service, struct rps_serving_figures *out)
+{
+    *out = (struct rps_serving_figures){0};
+    if (service->serving != NULL) {
+        rps_serving_figures(service->serving, out);
+    }
 }
 
 void

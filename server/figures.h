@@ -61,6 +61,20 @@ struct rps_job_figures {
     uint64_t behind;   /* steps from the first to the last of those here */
 };
 
+/** Of --serve; zeros without it. */
+struct rps_serving_figures {
+    bool is_serving;
+    bool holds; /* a checkpoint; the next four are its */
+    uint64_t step;
+    uint32_t epoch;
+    bool is_delta;
+    uint64_t saved_unix_s;
+    uint64_t age_seconds; /* since it was saved */
+    uint64_t loads_full;  /* beside what was served */
+    uint64_t loads_delta; /* in place */
+    uint64_t load_failures;
+};
+
 struct rps_service_figures {
     uint64_t incarnation;
     uint64_t step;
@@ -76,6 +90,7 @@ struct rps_service_figures {
     size_t sessions;
     size_t writer_waiting; /* tasks */
     struct rps_job_figures job;
+    struct rps_serving_figures serving;
 
     enum rps_busy busy;
     uint64_t busy_ms; /* so long */
@@ -130,6 +145,10 @@ rps_status rps_service_figures_read(struct rps_service *service,
  */
 rps_status rps_service_hot_keys(struct rps_service *service, const char *table,
         size_t max, uint32_t wait_ms, char **text_out);
+
+/** Zeros where the service does not serve a folder. Threads: any. */
+void rps_service_serving(
+        struct rps_service *service, struct rps_serving_figures *out);
 
 void rps_service_figures_finish(struct rps_service_figures *figures);
 

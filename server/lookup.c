@@ -161,7 +161,8 @@ read_slice(const struct rps_request *request, const struct rps_table_part *part,
     const struct rps_read read = {.count = n,
             .keys = keys + first,
             .counts = counts != NULL ? counts + first : NULL,
-            .read_only = (message->header.flags & RPS_FLAG_READ_ONLY) != 0};
+            .read_only = request->service->serving != NULL ||
+                         (message->header.flags & RPS_FLAG_READ_ONLY) != 0};
 
     rps_table_lookup(part->table, &read, rows, part->spec->dim * sizeof(float));
 }

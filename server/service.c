@@ -12,6 +12,7 @@
 #include "server/job.h"
 #include "server/keeper.h"
 #include "server/save.h"
+#include "server/serving.h"
 #include "server/state.h"
 #include "server/writer.h"
 
@@ -37,6 +38,7 @@ struct operation {
     bool is_changing; /* may be numbered in a lane */
     bool is_greeting; /* legal before HELLO */
     bool is_opening;  /* a repeat is served again: it changes nothing */
+    bool is_reading;  /* of what needs a hold: served by --serve, too */
 };
 
 /* clang-format off */
@@ -44,13 +46,13 @@ static const struct operation operations[RPS_OP_LAST + 1] = {
     [RPS_OP_HELLO] = {rps_serve_hello, HOLD_NONE,
         .any_epoch = true, .is_greeting = true},
     [RPS_OP_GET_EMBEDDING_TABLE] = {rps_serve_get_table, HOLD_EXCLUSIVE,
-        .is_changing = true, .is_opening = true},
+        .is_changing = true, .is_opening = true, .is_reading = true},
     [RPS_OP_ALTER_TABLE] = {rps_serve_alter, HOLD_EXCLUSIVE,
         .is_changing = true},
     [RPS_OP_EMBEDDING_LOOKUP] = {rps_serve_lookup, HOLD_SHARED,
-        .flags = RPS_FLAG_READ_ONLY},
+        .flags = RPS_FLAG_READ_ONLY, .is_reading = true},
     [RPS_OP_REFRESH] = {rps_serve_refresh, HOLD_SHARED,
-        .flags = RPS_FLAG_READ_ONLY},
+        .flags = RPS_FLAG_READ_ONLY, .is_reading = true},
     [RPS_OP_PUSH_GRADIENTS] = {rps_serve_push, HOLD_SHARED,
         .flags = RPS_FLAG_MORE, .is_changing = true},
     [RPS_OP_STEP_END] = {rps_serve_step_end, HOLD_SHARED, .any_epoch = true},
@@ -59,8 +61,10 @@ static const struct operation operations[RPS_OP_LAST + 1] = {
     [RPS_OP_ERASE] = {rps_serve_erase, HOLD_SHARED, .is_changing = true},
     [RPS_OP_EVICT] = {rps_serve_evict, HOLD_SHARED},
     [RPS_OP_DROP] = {rps_serve_drop, HOLD_EXCLUSIVE, .is_changing = true},
-    [RPS_OP_HOT_KEYS] = {rps_serve_hot_keys, HOLD_SHARED},
-    [RPS_OP_SCAN] = {rps_serve_scan, HOLD_SHARED},
+    [RPS_OP_HOT_KEYS] = {rps_serve_hot_keys, HOLD_SHARED,
+        .is_reading = true},
+    [RPS_OP_SCAN] = {rps_serve_scan, HOLD_SHARED,
+        .is_reading = true},
     [RPS_OP_SAVE] = {rps_serve_save, HOLD_SHARED, .any_epoch = true},
     [RPS_OP_RESTORE] = {rps_serve_restore, HOLD_SHARED, .any_epoch = true},
     [RPS_OP_STAT] = {rps_serve_stat, HOLD_NONE, .any_epoch = true},
@@ -276,6 +280,7 @@ rps_service_destroy(struct rps_service *service)
         return;
     }
     assert(service->sessions == NULL);
+    rps_serving_destroy(service->serving);
     rps_keeper_destroy(service->keeper);
     rps_writer_destroy(service->writer);
     rps_job_destroy(service->job);
@@ -422,6 +427,9 @@ admit(struct rps_request *request, const struct operation *operation)
     }
     if (operation->hold == HOLD_NONE) {
         return RPS_OK;
+    }
+    if (request->service->serving != NULL && !operation->is_reading) {
+        return rps_serving_refuse(request);
     }
     if (!operation->any_epoch) {
         status = rps_epoch_check(
@@ -609,6 +617,16 @@ rps_service_refuse(const struct rps_header *header, rps_status status,
         length = 0;
     }
     reply(context, frame, length);
+}
+
+rps_status
+rps_service_serve(struct rps_service *service, const char *dir,
+        uint64_t poll_ms, struct rps_error *error)
+{
+    assert(service->serving == NULL && service->options.checkpoint_dir == NULL);
+    service->serving = rps_serving_create(service, dir, poll_ms);
+    return service->serving != NULL ? rps_serving_start(service->serving, error)
+                                    : rps_fail(error, RPS_E_NOMEM, "no memory");
 }
 
 rps_status

@@ -84,6 +84,16 @@ rps_status rps_service_set_token(struct rps_service *service,
 rps_status rps_service_load_newest(
         struct rps_service *service, struct rps_error *error);
 
+/**
+ * Serve the newest complete checkpoint of `dir` for reading, and follow the
+ * folder: it is looked at every poll_ms. Where there is none yet it is waited
+ * for. Before the first session; the service has no checkpoint_dir. CORRUPT
+ * (there are some, and none can be served); LIMIT, MISMATCH, UNSUPPORTED, IO,
+ * NOMEM as RESTORE.
+ */
+rps_status rps_service_serve(struct rps_service *service, const char *dir,
+        uint64_t poll_ms, struct rps_error *error);
+
 /** Could a service have this checkpoint_dir? IO, as at its creation; nothing is
  * made that stays. Threads: any. */
 rps_status rps_service_probe_dir(const char *dir, struct rps_error *error);

@@ -131,6 +131,7 @@ struct rps_session {
 
 struct rps_job;
 struct rps_keeper;
+struct rps_serving;
 struct rps_writer;
 
 struct rps_counter {
@@ -269,6 +270,8 @@ struct rps_service {
     struct rps_lanes *lanes;   /* its own lock */
     struct rps_writer *writer; /* its own thread; its queue is under lock */
     struct rps_keeper *keeper; /* its own lock, perhaps its own thread */
+    /* NULL: not --serve. Set before the first session; its own lock */
+    struct rps_serving *serving;
 };
 
 /** A request on its way through the service; on the caller's stack. */

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "server/job.h"
 #include "server/save.h"
+#include "server/serving.h"
 #include "server/state.h"
 #include "server/writer.h"
 
@@ -235,6 +236,10 @@ rps_service_stat(struct rps_service *service, bool with_digests)
     object = describe_service(service);
     json_object_update_missing(object, checkpoints);
     json_decref(checkpoints);
+    if (service->serving != NULL) {
+        json_object_set_new(
+                object, "serving", rps_serving_describe(service->serving));
+    }
     pthread_mutex_lock(&service->lock);
     json_object_set_new(
             object, "unsaved", json_boolean(rps_is_unsaved_locked(service)));

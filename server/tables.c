@@ -5,6 +5,7 @@
  */
 #include "base/spec.h"
 #include "server/sections.h"
+#include "server/serving.h"
 #include "server/state.h"
 
 #include <inttypes.h>
@@ -32,8 +33,12 @@ rps_serve_get_table(struct rps_request *request)
     struct rps_table *table = NULL;
     rps_table_spec spec;
     json_t *object;
-    rps_status status = rps_request_json(request, &object);
+    rps_status status = RPS_OK;
 
+    if (request->service->serving != NULL) {
+        return rps_serving_open_table(request);
+    }
+    status = rps_request_json(request, &object);
     if (status != RPS_OK) {
         return status;
     }

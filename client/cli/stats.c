@@ -70,12 +70,25 @@ over(json_t *transports, char out[OVER_BYTES])
     return out;
 }
 
+/* What its steps wait for; or that it has none of its own. */
+static const char *
+mode_of(const json_t *stat)
+{
+    const json_t *serving = json_object_get(stat, "serving");
+
+    if (serving != NULL) {
+        return json_is_true(json_object_get(serving, "holds")) ? "serving"
+                                                               : "waiting";
+    }
+    return json_string_value(json_object_get(stat, "mode"));
+}
+
 static void
 add_row(struct rps_table_print *print, const rps_cluster *cluster, uint32_t ps,
         const json_t *stat)
 {
     json_t *members = json_object_get(stat, "members");
-    const char *mode = json_string_value(json_object_get(stat, "mode"));
+    const char *mode = mode_of(stat);
     char words[OVER_BYTES];
     char size[32];
     json_int_t errors = 0;

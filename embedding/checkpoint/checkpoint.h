@@ -95,8 +95,11 @@ struct rps_checkpoint_complete {
     /** The job went back below it and on in a later epoch: an earlier step
      * was saved since. Still there, and not what to go on from. */
     bool abandoned;
-    bool is_delta;   /* all its ancestors are complete, too */
-    uint64_t parent; /* step; of a delta */
+    bool is_delta;            /* all its ancestors are complete, too */
+    uint64_t parent;          /* step; of a delta */
+    struct rps_digest digest; /* its manifest's */
+    bool is_folded;           /* it took the place of a delta */
+    struct rps_digest folded; /* that delta's digest */
 };
 
 /** All that a checkpoint_dir holds; finish it. */

@@ -282,7 +282,10 @@ tell(struct rps_checkpoint_survey *survey, struct finds *finds)
                         .epoch = epoch,
                         .abandoned = abandoned,
                         .is_delta = found->head.is_delta,
-                        .parent = found->head.parent_step};
+                        .parent = found->head.parent_step,
+                        .digest = found->head.digest,
+                        .is_folded = found->head.is_folded,
+                        .folded = found->head.folded};
         newest = epoch > newest ? epoch : newest;
     }
     return RPS_OK;

@@ -452,6 +452,36 @@ add_checkpoints(
             (double)figures->restore_rows_total);
 }
 
+/* A server that trains has no samples of it. */
+static void
+add_serving(struct rps_text *text, const struct rps_serving_figures *serving)
+{
+    static const char step[] = "recps_serving_step";
+    static const char age[] = "recps_serving_age_seconds";
+    static const char loads[] = "recps_serving_loads_total";
+    static const char failures[] = "recps_serving_load_failures_total";
+
+    rps_family(text, step, "gauge", "Step of the checkpoint that is served.");
+    if (serving->holds) {
+        rps_sample(text, step, "", serving->step);
+    }
+    rps_family(text, age, "gauge", "Since it was saved.");
+    if (serving->holds) {
+        rps_sample(text, age, "", serving->age_seconds);
+    }
+    rps_family(text, loads, "counter",
+            "Checkpoints that became the one that is served: deltas written "
+            "in place, or loaded whole.");
+    if (serving->is_serving) {
+        rps_sample(text, loads, "how=\"delta\"", serving->loads_delta);
+        rps_sample(text, loads, "how=\"full\"", serving->loads_full);
+    }
+    rps_family(text, failures, "counter", "Checkpoints that were passed over.");
+    if (serving->is_serving) {
+        rps_sample(text, failures, "", serving->load_failures);
+    }
+}
+
 static void
 add_process(struct rps_text *text, const struct rps_view *view)
 {
@@ -502,5 +532,6 @@ rps_admin_metrics(const struct rps_admin_request *request,
     add_requests(text, request->view);
     add_connections(text, request->view, request->figures);
     add_checkpoints(text, request->figures);
+    add_serving(text, &request->figures->serving);
     add_process(text, request->view);
 }

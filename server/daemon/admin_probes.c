@@ -123,6 +123,20 @@ check_started(const struct rps_view *view, struct checks *checks)
 }
 
 static void
+check_serving(const struct rps_view *view, struct checks *checks)
+{
+    struct rps_serving_figures serving;
+
+    rps_service_serving(view->service, &serving);
+    if (serving.holds) {
+        check(checks, true, "serving: step %" PRIu64, serving.step);
+    } else if (serving.is_serving) {
+        check(checks, false, "serving: waiting for the first checkpoint in %s",
+                view->options->serve);
+    }
+}
+
+static void
 check_ready(const struct rps_view *view, struct checks *checks)
 {
     const char *stop = atomic_load(&view->stop);
@@ -133,6 +147,7 @@ check_ready(const struct rps_view *view, struct checks *checks)
                                                        : "draining: ",
             rps_view_stage(view) == RPS_STAGE_DRAINING && stop != NULL ? stop
                                                                        : "");
+    check_serving(view, checks);
     check_memory(view, checks);
 }
 

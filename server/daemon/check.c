@@ -55,6 +55,9 @@ check_folder(const struct rps_options *options)
     const char *dir = rps_daemon_checkpoint_dir(options);
     struct rps_error error = {.text = ""};
 
+    if (rps_daemon_serve_dir(options) != NULL) {
+        return rps_daemon_check_serve(options);
+    }
     if (dir == NULL && strcmp(options->start_from, "newest") == 0) {
         rps_log(RPS_LOG_ERROR, "start_failed",
                 "--start-from newest: there is no checkpoint_dir to begin "

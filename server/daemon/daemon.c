@@ -244,7 +244,10 @@ create_service(struct rps_daemon *daemon)
             /* a standalone server has no list to compare */
             .fingerprint =
                     cluster->role == RPS_ROLE_LOCAL ? 0 : cluster->fingerprint,
-            .checkpoint_dir = rps_daemon_checkpoint_dir(options),
+            /* who serves saves nothing */
+            .checkpoint_dir = rps_daemon_serve_dir(options) == NULL
+                                      ? rps_daemon_checkpoint_dir(options)
+                                      : NULL,
             .warm_start_dirs = options->warm_start_dirs,
             .step_bytes_max = options->step_bytes_max,
             .step_timeout_ms = (uint32_t)(options->step_timeout * 1000.0),
@@ -285,8 +288,7 @@ create_service(struct rps_daemon *daemon)
                : status == RPS_E_CORRUPT ? RPS_EXIT_CORRUPT
                                          : RPS_EXIT_CHECKPOINT_DIR;
     }
-    daemon->shared.service = daemon->service;
-    return RPS_EXIT_OK;
+    return rps_daemon_start_serving(daemon);
 }
 
 static uint32_t
@@ -745,6 +747,9 @@ rps_daemon_run(const struct rps_options *options, rps_reread_fn *reread)
     struct rps_error error = {.text = ""};
     int code = check_role(&options->cluster);
 
+    if (code == RPS_EXIT_OK) {
+        code = rps_daemon_check_serve(options);
+    }
     if (code == RPS_EXIT_OK) {
         code = rps_daemon_check_address(options, &plan);
     }

@@ -110,6 +110,17 @@ int rps_daemon_start_admin(struct rps_daemon *daemon);
 /** Now and then: the default address may be free by now. */
 void rps_daemon_retry_admin(struct rps_daemon *daemon);
 
+/* serve.c */
+
+/** The folder of --serve; NULL: none. */
+const char *rps_daemon_serve_dir(const struct rps_options *options);
+
+/** Do the options go together with --serve? An exit code. */
+int rps_daemon_check_serve(const struct rps_options *options);
+
+/** After the service is made, before it listens; an exit code. */
+int rps_daemon_start_serving(struct rps_daemon *daemon);
+
 /* reload.c */
 void rps_daemon_reload(struct rps_daemon *daemon);
 

@@ -699,8 +699,11 @@ def test_the_journal_gets_priorities(tmp_path, own):
 
 # ---- the unit file ----
 
-def unit_file(program="recpsd"):
-    file = programs.BUILD / f"conf/{program}@.service"
+UNITS = ("recpsd@.service", "recpsd-serve@.service", "recps-train@.service")
+
+
+def unit_file(name=UNITS[0]):
+    file = programs.BUILD / "conf" / name
     if not file.is_file():
         pytest.skip(f"{file} is not built")
     return file.read_text()
@@ -708,17 +711,17 @@ def unit_file(program="recpsd"):
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None,
                     reason="no systemd-analyze")
-@pytest.mark.parametrize("program, path", [
-    ("recpsd", programs.RECPSD), ("recps-train", programs.RECPS_TRAIN)])
-def test_systemd_takes_the_unit_file(tmp_path, program, path):
-    text = re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={path}",
-                  unit_file(program))
-    (tmp_path / f"{program}@.service").write_text(text)
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_takes_the_unit_file(tmp_path, name):
+    program = (programs.RECPS_TRAIN if name.startswith("recps-train")
+               else programs.RECPSD)
+    text = re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={program}",
+                  unit_file(name))
+    (tmp_path / name).write_text(text)
     run = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no",
-         str(tmp_path / f"{program}@.service")], capture_output=True,
-        text=True, timeout=60, check=False)
-    own = [l for l in run.stderr.splitlines() if program in l]
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / name)],
+        capture_output=True, text=True, timeout=60, check=False)
+    own = [l for l in run.stderr.splitlines() if "recps" in l]
     assert (run.returncode, own) == (0, [])
 
 

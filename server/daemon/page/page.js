@@ -546,6 +546,12 @@
     const all = get("restore_rows_expected");
     const any = saved > 0;
     facts("checkpoints", [
+      ...look.all("recps_serving_step").map(({ value }) => [
+        "Serving", `step ${count(value)}`, exact(value)]),
+      ...look.all("recps_serving_age_seconds").map(({ value }) => [
+        "Which was saved", `${span(value)} ago`]),
+      ...look.all("recps_serving_load_failures_total").map(({ value }) => [
+        "Passed over", ...alarm(value, count)]),
       ["Now", busy("save") ? "one is being written"
         : get("checkpoint_open") > 0 ? "one is begun" : busy("restore")
         ? `restoring: ${share(ratio(read, all))} of ${count(all)} rows`
