@@ -340,9 +340,8 @@ finish_answers(const rps_client *client, struct rps_answer *answers)
     }
 }
 
-/* What a chief that is gone had asked of a server may be carried out between
- * our question and our RESTORE: the epoch is taken then, and the next one is
- * tried. */
+/* A RESTORE of a chief that is gone may be carried out between our question
+ * and ours: the epoch is taken then, and the next one is tried. */
 static rps_status
 begin_beyond_all(
         rps_client *client, struct rps_answer *answers, struct begin *begin)
@@ -371,7 +370,7 @@ begin_beyond_all(
     return status;
 }
 
-/* begin: its start's step and the rest but the epoch are set. */
+/* Of begin->start the step is set. */
 static rps_status
 begin_job(rps_client *client, struct begin *begin, const rps_terms *terms,
         const char *reason, rps_start *start_out)

@@ -278,12 +278,11 @@ load_beside(struct rps_serving *serving, uint64_t step, struct rps_error *error)
     const struct rps_follow follow = follow_of(serving);
     struct rps_store *store = NULL;
     struct rps_held held;
-    rps_status status = rps_store_create(&store, service->options.job_seed);
+    rps_status status = rps_service_new_store(service, &store, error);
 
     if (status != RPS_OK) {
-        return rps_fail(error, status, "no memory for tables");
+        return status;
     }
-    rps_store_set_budget(store, &service->budget);
     status = rps_checkpoint_serve(&follow, step, store, &held, error);
     if (status == RPS_OK && service->options.memory_limit > 0 &&
             rps_budget_left(&service->budget) == 0) {
