@@ -180,11 +180,13 @@ save_rows(const struct rps_ckpt_save *save, size_t table,
     return status;
 }
 
+/* Make the table's folder, or sync it. */
 static rps_status
-make_folder(const struct rps_ckpt_save *save, const rps_table_spec *spec)
+do_folder(const struct rps_ckpt_save *save, const rps_table_spec *spec,
+        rps_status (*act)(const char *path, struct rps_error *error))
 {
     char *path = rps_format("%s/table-%s", save->folder, spec->name);
-    rps_status status = path != NULL ? rps_dir_make(path, save->error)
+    rps_status status = path != NULL ? act(path, save->error)
                                      : rps_fail(save->error, RPS_E_NOMEM,
                                                "%s: no memory", save->folder);
 
@@ -196,7 +198,8 @@ rps_status
 rps_ckpt_save_begin(const struct rps_ckpt_save *save, size_t table,
         struct rps_ckpt_saved *saved)
 {
-    rps_status status = make_folder(save, rps_cut_spec(save->cut, table));
+    rps_status status =
+            do_folder(save, rps_cut_spec(save->cut, table), rps_dir_make);
 
     *saved = (struct rps_ckpt_saved){
             .changed_only =
@@ -239,18 +242,6 @@ table_entry(const struct rps_ckpt_save *save, size_t table,
     return entry;
 }
 
-static rps_status
-sync_folder(const struct rps_ckpt_save *save, const rps_table_spec *spec)
-{
-    char *path = rps_format("%s/table-%s", save->folder, spec->name);
-    rps_status status = path != NULL ? rps_dir_sync(path, save->error)
-                                     : rps_fail(save->error, RPS_E_NOMEM,
-                                               "%s: no memory", save->folder);
-
-    free(path);
-    return status;
-}
-
 rps_status
 rps_ckpt_save_table(const struct rps_ckpt_save *save, size_t table,
         struct rps_ckpt_saved *saved)
@@ -266,7 +257,7 @@ rps_ckpt_save_table(const struct rps_ckpt_save *save, size_t table,
         status = save_rows(save, table, saved);
     }
     if (status == RPS_OK) {
-        status = sync_folder(save, spec);
+        status = do_folder(save, spec, rps_dir_sync);
     }
     if (status == RPS_OK &&
             json_object_set_new(json_object_get(save->part, "tables"),
