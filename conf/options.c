@@ -296,6 +296,11 @@ check_memory(const struct rps_reader *reader)
 {
     const uint64_t limit = reader->options->memory_limit;
 
+    if (reader->options->disk_limit > 0 &&
+            reader->options->disk_tier[0] == '\0') {
+        return rps_reader_refuse(reader, RPS_EXIT_USAGE,
+                "--disk-limit bounds the file of --disk-tier: give that, too");
+    }
     if (limit == 0 || limit >= RPS_MEMORY_LIMIT_MIN ||
             (reader->scope & (RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH)) == 0) {
         return RPS_EXIT_GO_ON;

@@ -122,6 +122,10 @@ make_row_locked(struct rps_room *room, size_t s, size_t i)
         status = rps_table_new_row_locked(room->table, shard, room->hashes[i],
                 room->keys[i], false, &place);
     } while (status != RPS_OK && make_way_locked(room, s, i));
+    if (status == RPS_E_LIMIT) { /* others have all memory that there is */
+        status = rps_table_new_row_on_disk_locked(
+                room->table, shard, room->hashes[i], room->keys[i], &place);
+    }
     if (status == RPS_OK) {
         room->made[i] = RPS_MADE_NEW;
     } else if (room->drop_new) {

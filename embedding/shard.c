@@ -99,30 +99,49 @@ rps_shard_promise_locked(
     return false;
 }
 
+/* A spare row, and its key in the index. */
+static rps_status
+take_row_locked(struct rps_shard *shard, struct rps_rows *rows, uint32_t tier,
+        uint64_t hash, uint64_t key, struct rps_index_place *place_out)
+{
+    const uint32_t number = rps_rows_take(rows);
+    const uint64_t kept = rps_shard_kept_locked(
+            shard, rps_index_segment(&shard->index, hash));
+    const rps_status status = rps_index_insert(
+            &shard->index, hash, key, (number + 1) | tier, kept, place_out);
+
+    if (status != RPS_OK) {
+        rps_rows_give(rows, number);
+    }
+    return status;
+}
+
 rps_status
 rps_shard_create_row_locked(struct rps_shard *shard, uint64_t hash,
         uint64_t key, bool promised, struct rps_index_place *place_out)
 {
     rps_status status = RPS_OK;
-    uint64_t kept = 0;
-    uint32_t number = 0;
 
     if (promised) {
         rps_shard_release_locked(shard, hash);
     }
     status = rps_rows_reserve(&shard->rows, shard->reserved + 1);
-    if (status != RPS_OK) {
-        return status;
-    }
-    number = rps_rows_take(&shard->rows);
-    kept = rps_shard_kept_locked(shard, rps_index_segment(&shard->index, hash));
-    status = rps_index_insert(
-            &shard->index, hash, key, number + 1, kept, place_out);
-    if (status != RPS_OK) {
-        rps_rows_give(&shard->rows, number);
+    if (status == RPS_OK) {
+        status = take_row_locked(shard, &shard->rows, 0, hash, key, place_out);
     }
     assert(status == RPS_OK || !promised);
     return status;
+}
+
+rps_status
+rps_shard_create_on_disk_locked(struct rps_shard *shard, uint64_t hash,
+        uint64_t key, struct rps_index_place *place_out)
+{
+    rps_status status = rps_rows_reserve(&shard->disk, 1);
+
+    return status == RPS_OK ? take_row_locked(shard, &shard->disk,
+                                      RPS_ROW_ON_DISK, hash, key, place_out)
+                            : status;
 }
 
 void

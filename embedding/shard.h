@@ -96,6 +96,11 @@ RPS_NODISCARD rps_status rps_shard_create_row_locked(struct rps_shard *shard,
         uint64_t hash, uint64_t key, bool promised,
         struct rps_index_place *place_out);
 
+/** The same on the disk: of a shard with a disk tier, without a promise. */
+RPS_NODISCARD rps_status rps_shard_create_on_disk_locked(
+        struct rps_shard *shard, uint64_t hash, uint64_t key,
+        struct rps_index_place *place_out);
+
 /** Forget a key and its row. Other places and pointers are void. */
 void rps_shard_erase_row_locked(
         struct rps_shard *shard, struct rps_index_place place);

@@ -313,7 +313,7 @@ rps_store_open_table(struct rps_store *store, const rps_table_spec *spec,
 rps_status
 rps_store_begin_restored(struct rps_store *store, struct rps_table *table)
 {
-    if (store->tier == NULL) {
+    if (store->tier == NULL || rps_table_spec_of(table)->dense_elements != 0) {
         return RPS_OK;
     }
     if (store->budget != NULL) {
@@ -332,7 +332,7 @@ rps_store_add_restored(struct rps_store *store, struct rps_table *table)
     }
     status = make_room(store);
     if (status == RPS_OK) {
-        if (store->budget != NULL && store->tier == NULL) {
+        if (store->budget != NULL && !table->tiered) {
             rps_table_join_budget(table, store->budget);
         }
         add(store, table, true);

@@ -263,6 +263,25 @@ write_first_value(const struct rps_table *table, uint64_t key, char *row)
             row, wide, table->spec.dim);
 }
 
+static void
+count_new_locked(struct rps_table *table, struct rps_shard *shard,
+        struct rps_index_place place)
+{
+    rps_track_new_locked(shard, place.row);
+    rps_count(&table->rows, 1);
+    rps_count(&table->inserted, 1);
+}
+
+static void
+fill_new_locked(const struct rps_table *table, const struct rps_shard *shard,
+        uint64_t key, struct rps_index_place place)
+{
+    char *row = rps_shard_row_locked(shard, place);
+
+    write_first_value(table, key, row);
+    rps_slots_fresh(&table->spec, rps_table_slots_at(table, row));
+}
+
 rps_status
 rps_table_bare_row_locked(struct rps_table *table, struct rps_shard *shard,
         uint64_t hash, uint64_t key, bool promised,
@@ -272,9 +291,7 @@ rps_table_bare_row_locked(struct rps_table *table, struct rps_shard *shard,
             rps_shard_create_row_locked(shard, hash, key, promised, place_out);
 
     if (status == RPS_OK) {
-        rps_track_new_locked(shard, place_out->row);
-        rps_count(&table->rows, 1);
-        rps_count(&table->inserted, 1);
+        count_new_locked(table, shard, *place_out);
     }
     return status;
 }
@@ -288,10 +305,25 @@ rps_table_new_row_locked(struct rps_table *table, struct rps_shard *shard,
             table, shard, hash, key, promised, place_out);
 
     if (status == RPS_OK) {
-        char *row = rps_shard_row_locked(shard, *place_out);
+        fill_new_locked(table, shard, key, *place_out);
+    }
+    return status;
+}
 
-        write_first_value(table, key, row);
-        rps_slots_fresh(&table->spec, rps_table_slots_at(table, row));
+rps_status
+rps_table_new_row_on_disk_locked(struct rps_table *table,
+        struct rps_shard *shard, uint64_t hash, uint64_t key,
+        struct rps_index_place *place_out)
+{
+    rps_status status = RPS_E_LIMIT;
+
+    if (table->tiered) {
+        status = rps_shard_create_on_disk_locked(shard, hash, key, place_out);
+    }
+    if (status == RPS_OK) {
+        count_new_locked(table, shard, *place_out);
+        fill_new_locked(table, shard, key, *place_out);
+        rps_count(&table->disk_rows, 1);
     }
     return status;
 }

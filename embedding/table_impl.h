@@ -155,6 +155,12 @@ RPS_NODISCARD rps_status rps_table_bare_row_locked(struct rps_table *table,
         struct rps_shard *shard, uint64_t hash, uint64_t key, bool promised,
         struct rps_index_place *place_out);
 
+/** The same on the disk, where the table has a disk tier: without one, LIMIT.
+ */
+RPS_NODISCARD rps_status rps_table_new_row_on_disk_locked(
+        struct rps_table *table, struct rps_shard *shard, uint64_t hash,
+        uint64_t key, struct rps_index_place *place_out);
+
 /** A row left: REFRESH has to tell. Under the lock under which it left. */
 void rps_table_note_erased(struct rps_table *table);
 

@@ -86,6 +86,14 @@ def test_a_server_beyond_its_memory_is_the_server_that_it_would_be(
         table = table_of(server, digests=True)
         assert table["digest"] == in_memory["digest"]
         assert table["disk_rows"] > KEYS // 4
+        # again, while the old tables still have all the memory
+        with server.connect() as connection:
+            reply = connection.call(wire.RESTORE, [wire.text(
+                {"epoch": 1, "step": 7})])
+        assert reply.status == wire.OK, reply.text
+        table = table_of(server, digests=True)
+        assert table["digest"] == in_memory["digest"]
+        assert table["rows"] == KEYS
 
 
 def test_a_disk_tier_that_cannot_be_is_said(tmp_path):

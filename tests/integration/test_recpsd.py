@@ -756,6 +756,7 @@ def test_a_role_that_is_no_server_is_refused():
     (["--tf-config", "{"], 78),
     (["--admin", ""], 64),
     (["--drain-delay", "10", "--drain-timeout", "9"], 64),
+    (["--disk-limit", "4m"], 64),
     (["--job-id", "a\nb"], 64),
     (["--job-id", "a\udcff"], 64),
     (["--bind", "no-such-host.invalid:2222"], 138),

@@ -207,6 +207,33 @@ START_TEST(a_disk_that_is_full_leaves_on_full_to_decide)
 }
 END_TEST
 
+/* Nothing of the memory is left for it: not even a first chunk a shard. */
+START_TEST(a_table_whose_memory_others_have_lies_on_the_disk)
+{
+    struct rps_table *plain = table_new(DIM, RPS_OPTIMIZER_ADAGRAD);
+    rps_table_spec spec = spec_of(DIM, RPS_OPTIMIZER_ADAGRAD);
+    struct rps_error error = {.text = ""};
+    struct rps_table *second = NULL;
+    struct tiered t;
+
+    start(&t, 0, 0, RPS_ON_FULL_REFUSE);
+    snprintf(spec.name, sizeof(spec.name), "second");
+    ck_assert_int_eq(
+            rps_store_open_table(t.store, &spec, &second, &error), RPS_OK);
+    atomic_store(&t.memory.limit, 10 * MIB);
+    push_range(t.table, 1, 0, 100000);
+    push_range(second, 1, 0, 30000);
+    ck_assert_uint_eq(stats_of(t.table).rows, 100000);
+    ck_assert_uint_eq(stats_of(second).rows, 30000);
+    ck_assert_uint_gt(stats_of(second).disk_rows, 20000);
+    ck_assert_uint_eq(stats_of(second).dropped, 0);
+    push_range(plain, 1, 0, 100000);
+    expect_same(t.table, plain);
+    rps_table_destroy(plain);
+    finish(&t);
+}
+END_TEST
+
 struct sum {
     struct rps_digest digest;
     uint64_t rows;
@@ -296,6 +323,7 @@ main(void)
             tc, a_table_beyond_its_memory_is_the_table_that_it_would_be, 0, 3);
     tcase_add_test(tc, a_row_that_is_looked_up_comes_back);
     tcase_add_test(tc, a_disk_that_is_full_leaves_on_full_to_decide);
+    tcase_add_test(tc, a_table_whose_memory_others_have_lies_on_the_disk);
     tcase_add_test(tc, a_cut_has_the_rows_of_both_tiers);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
