@@ -19,15 +19,17 @@ static rps_status
 parse_manifest(const struct rps_ckpt_folder *folder,
         struct rps_ckpt_manifest *manifest, struct rps_error *error)
 {
+    char *where = rps_format("%s/%s", folder->path, RPS_CKPT_MANIFEST);
     char *text = NULL;
     size_t n = 0;
     rps_status status = rps_ckpt_folder_text(folder, RPS_CKPT_MANIFEST,
             RPS_CKPT_JSON_BYTES_MAX, &text, &n, error);
 
     if (status == RPS_OK) {
-        status =
-                rps_ckpt_manifest_parse(manifest, text, n, folder->path, error);
+        status = rps_ckpt_manifest_parse(
+                manifest, text, n, where != NULL ? where : folder->path, error);
     }
+    free(where);
     free(text);
     return status;
 }

@@ -199,6 +199,16 @@ def test_damage_of_any_file_of_any_link_is_named(tmp_path, how):
     recps("verify", newest)
 
 
+def test_a_manifest_that_is_no_json_is_named(job):
+    file = job.folder / "ckpt-000000000040" / "manifest.json"
+    kept = file.read_bytes()
+    for data in (b"{", kept + b"x", b""):
+        file.write_bytes(data)
+        for path in (file.parent, job.folder):
+            said = answer("verify", path, code=65)
+            assert f"{file.parent.name}/{file.name}" in said["error"], said
+
+
 # ---- compact and reshard ----
 
 def test_compact_folds_a_chain_in_its_place(job):
