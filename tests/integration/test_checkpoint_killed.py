@@ -4,6 +4,7 @@
 What stands in the folder afterwards is what was there before or what the tool
 was to make, never a mixture; the next tool takes away what was left.
 """
+import os
 import pathlib
 import random
 import resource
@@ -155,6 +156,18 @@ def test_two_tools_at_once_do_not_meet(job, memory):
 
 # ---- servers, not tools ----
 
+def is_used(folder):
+    """By a process that was given it, as an option or a variable."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        for what in ("cmdline", "environ"):
+            try:
+                if os.fsencode(folder) in (process / what).read_bytes():
+                    return True
+            except OSError:
+                pass  # it is gone, or another user's
+    return False
+
+
 def train_until_killed(folder, after):
     """Saves follow each other at once, four of five of them deltas."""
     process = subprocess.Popen(
@@ -170,6 +183,7 @@ def train_until_killed(folder, after):
     time.sleep(after)
     process.send_signal(signal.SIGKILL)  # its processes end with it
     process.communicate()
+    programs.until(lambda: not is_used(folder))
 
 
 def check_saves(memory, moments):
