@@ -75,8 +75,7 @@ prepare(struct rps_apply *apply, const struct rps_contribution *contributions,
                             sizeof(*apply->scratch));
     apply->borrows = apply->update->scale == 1.0f && spec->clip_value <= 0.0f &&
                      spec->clip_norm <= 0.0f && spec->dense_elements == 0;
-    apply->row_bytes = apply->table->value_bytes +
-                       apply->table->slot_floats * sizeof(float);
+    apply->row_bytes = rps_table_row_bytes(apply->table);
     if (apply->sums == NULL || apply->scratch == NULL) {
         return RPS_E_NOMEM;
     }

@@ -87,7 +87,7 @@ open_buffer(struct rps_cut *cut, uint64_t buffer_bytes)
         return status;
     }
     for (size_t i = 0; i < cut->count; i++) {
-        row_bytes[i] = rps_row_bytes(rps_store_at(cut->store, i));
+        row_bytes[i] = rps_table_row_bytes(rps_store_at(cut->store, i));
     }
     status = rps_save_buffer_open(cut->buffer,
             buffer_bytes > BUFFER_BYTES_MIN ? buffer_bytes : BUFFER_BYTES_MIN,

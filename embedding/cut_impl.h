@@ -20,11 +20,4 @@ struct rps_cut {
     size_t count;
 };
 
-/** Value and slots of a row, as they are kept. */
-static inline size_t
-rps_row_bytes(const struct rps_table *table)
-{
-    return table->value_bytes + table->slot_floats * sizeof(float);
-}
-
 #endif /* RPS_EMBEDDING_CUT_IMPL_H */

@@ -282,7 +282,7 @@ rps_cut_visit(struct rps_cut *cut, size_t table,
             .error = error};
     rps_status status = RPS_OK;
 
-    walk.row_bytes = rps_row_bytes(walk.table);
+    walk.row_bytes = rps_table_row_bytes(walk.table);
     walk.room = BATCH_BYTES / walk.row_bytes;
     walk.room = walk.room > BATCH_ROWS ? BATCH_ROWS : walk.room;
     walk.room = walk.room < RPS_LINE_KEYS ? RPS_LINE_KEYS : walk.room;

@@ -34,13 +34,12 @@ struct rps_generation {
 /* For checkpoints: see track.h, which owns the rules. */
 struct rps_track {
     struct rps_generation generations[2];
-    uint8_t now;       /* the one that changes go to */
-    bool cutting;      /* a cut may want rows */
-    bool filled;       /* the bits of what it wants are set up */
-    bool changed_only; /* it wants rows that changed before it */
-    uint64_t cut_rows; /* there were, at the cut */
-    uint64_t kept;     /* of them, copied before a change */
-    uint64_t kept_changed;
+    uint8_t now;           /* the one that changes go to */
+    bool cutting;          /* a cut may want rows */
+    bool filled;           /* the bits of what it wants are set up */
+    bool changed_only;     /* it wants rows that changed before it */
+    uint64_t cut_rows;     /* there were, at the cut */
+    uint64_t kept_changed; /* of the changed ones, copied before a change */
 };
 
 /* In the index, of a row on the disk: its number is that of shard->disk. */

@@ -32,11 +32,10 @@ create_shards(struct rps_table *table)
     }
     table->shards = shards;
     while (table->shard_count < count) {
-        const rps_status status =
-                rps_shard_init(&table->shards[table->shard_count],
-                        &table->lines, &table->cells,
-                        table->value_bytes + table->slot_floats * sizeof(float),
-                        table->job_seed, SLOT_BITS + table->shard_log2);
+        const rps_status status = rps_shard_init(
+                &table->shards[table->shard_count], &table->lines,
+                &table->cells, rps_table_row_bytes(table), table->job_seed,
+                SLOT_BITS + table->shard_log2);
         if (status != RPS_OK) {
             return status;
         }

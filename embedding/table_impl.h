@@ -189,6 +189,13 @@ rps_table_packed_bytes(const struct rps_table *table)
                                              : sizeof(uint16_t));
 }
 
+/** Value and slots of a row in memory. */
+static inline size_t
+rps_table_row_bytes(const struct rps_table *table)
+{
+    return table->value_bytes + table->slot_floats * sizeof(float);
+}
+
 /** The slots of a row that lies at `row`. */
 static inline float *
 rps_table_slots_at(const struct rps_table *table, char *row)

@@ -19,8 +19,8 @@ rps_tier_enter(struct rps_table *table, struct rps_region_file *file,
     }
     for (size_t i = 0; i < table->shard_count; i++) {
         struct rps_shard *shard = &table->shards[i];
-        rps_rows_init(&shard->disk, &table->disk_cells,
-                table->value_bytes + table->slot_floats * sizeof(float));
+        rps_rows_init(
+                &shard->disk, &table->disk_cells, rps_table_row_bytes(table));
         shard->disk.bit_count = RPS_ROW_BITS;
         shard->rows.bit_count = RPS_ROW_BITS;
     }

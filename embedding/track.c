@@ -91,7 +91,6 @@ rps_track_keep_locked(struct rps_table *table, struct rps_shard *shard,
             .meta = place.line->meta[place.lane],
             .changed = rps_shard_bit(shard, track->now ^ 1u, place.row)};
     if (rps_track_take_locked(shard, place.row)) {
-        track->kept += 1;
         track->kept_changed += kept.changed;
         rps_save_buffer_add(table->buffer, table->cut_list, &kept,
                 rps_shard_row_locked(shard, place));
@@ -150,7 +149,6 @@ rps_track_cut_locked(struct rps_shard *shard)
     track->filled = false;
     track->changed_only = false;
     track->cut_rows = shard->rows.live + shard->disk.live;
-    track->kept = 0;
     track->kept_changed = 0;
 }
 

@@ -198,8 +198,10 @@ open_source(const struct gathering *g, const struct rps_ckpt_link *link,
     return status;
 }
 
+/* Make the folders of all tables, or sync them. */
 static rps_status
-make_table_folders(const struct gathering *g, const struct rps_ckpt_link *link,
+do_table_folders(const struct gathering *g, const struct rps_ckpt_link *link,
+        rps_status (*act)(const char *path, struct rps_error *error),
         struct rps_error *error)
 {
     rps_status status = RPS_OK;
@@ -210,7 +212,7 @@ make_table_folders(const struct gathering *g, const struct rps_ckpt_link *link,
                 link->manifest.tables[i].spec.name);
 
         status = path == NULL ? rps_fail(error, RPS_E_NOMEM, "no memory")
-                              : rps_dir_make(path, error);
+                              : act(path, error);
         free(path);
     }
     return status;
@@ -316,24 +318,6 @@ copy_parts(struct gathering *g, const struct rps_ckpt_link *link,
     return status;
 }
 
-static rps_status
-sync_tables(const struct gathering *g, const struct rps_ckpt_link *link,
-        struct rps_error *error)
-{
-    rps_status status = RPS_OK;
-
-    for (size_t i = 0; i < link->manifest.table_count && status == RPS_OK;
-            i++) {
-        char *path = rps_format("%s/table-%s", g->beside.path,
-                link->manifest.tables[i].spec.name);
-
-        status = path == NULL ? rps_fail(error, RPS_E_NOMEM, "no memory")
-                              : rps_dir_sync(path, error);
-        free(path);
-    }
-    return status;
-}
-
 /* Last: then the link is whole. */
 static rps_status
 copy_manifest(struct gathering *g, const struct rps_ckpt_link *link,
@@ -399,13 +383,13 @@ gather_link(struct gathering *g, const struct rps_ckpt_link *link,
     status = rps_ckpt_beside_open(&g->beside, g->out, link->manifest.step,
             link->manifest.epoch, error);
     if (status == RPS_OK) {
-        status = make_table_folders(g, link, error);
+        status = do_table_folders(g, link, rps_dir_make, error);
     }
     if (status == RPS_OK) {
         status = copy_parts(g, link, error);
     }
     if (status == RPS_OK) {
-        status = sync_tables(g, link, error);
+        status = do_table_folders(g, link, rps_dir_sync, error);
     }
     if (status == RPS_OK) {
         status = copy_manifest(g, link, error);
