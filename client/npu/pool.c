@@ -25,7 +25,7 @@ rps_pool_create(const struct rps_pool_driver *driver)
 
     if (pool != NULL) {
         pthread_mutex_init(&pool->lock, NULL);
-        pthread_cond_init(&pool->given, NULL);
+        pthread_cond_init(&pool->changed, NULL);
         pool->driver = *driver;
     }
     return pool;
@@ -85,7 +85,7 @@ rps_pool_destroy(struct rps_npu_pool *pool)
         pool->streams = stream->next;
         free(stream);
     }
-    pthread_cond_destroy(&pool->given);
+    pthread_cond_destroy(&pool->changed);
     pthread_mutex_destroy(&pool->lock);
     free(pool);
 }
@@ -134,7 +134,7 @@ give_list(struct rps_npu_pool *pool, struct rps_pool_segment *list)
     pthread_mutex_lock(&pool->lock);
     pool->stats.trimmed += count;
     pool->giving--;
-    pthread_cond_broadcast(&pool->given);
+    pthread_cond_broadcast(&pool->changed);
     return bytes;
 }
 
@@ -219,7 +219,7 @@ make_room(struct rps_npu_pool *pool)
 {
     trim_locked(pool);
     while (pool->giving > 0) {
-        pthread_cond_wait(&pool->given, &pool->lock);
+        pthread_cond_wait(&pool->changed, &pool->lock);
     }
 }
 

@@ -13,11 +13,11 @@
  * A segment belongs to one stream: a block that was freed may be given out
  * again while kernels that use it are still queued, because the next user's
  * kernels stand behind them in the same stream. Other streams that used the
- * block are recorded on it; they get a mark when it is freed, and it waits
- * until the marks are done.
+ * block are recorded on it; each gets a mark when it is freed, and it waits
+ * until the marks are passed.
  *
  * Threads: any, but rps_pool_finish(). A pool has one lock, under which it
- * calls the driver's take and its marks, and never give or mark_wait. Whoever
+ * calls the driver's take, mark and passed, and never give or wait. Whoever
  * holds a lock that those need must not call the pool.
  */
 #ifndef RPS_NPU_POOL_H
@@ -55,16 +55,14 @@ struct rps_pool_driver {
     void (*give)(void *context, void *address);
     /* A stream's name: until the next call. */
     const char *(*stream_name)(void *context, const rps_npu_stream *stream);
-    /* Marks: a new one is done. */
-    rps_status (*mark_create)(void *context, rps_npu_event **mark_out);
-    void (*mark_destroy)(void *context, rps_npu_event *mark);
-    /* Behind all that the stream has to do. false: not now, since it
-     * captures; it is asked again. A stream that failed leaves the mark done.
-     */
-    bool (*mark_record)(
-            void *context, rps_npu_event *mark, rps_npu_stream *stream);
-    bool (*mark_done)(void *context, const rps_npu_event *mark);
-    void (*mark_wait)(void *context, const rps_npu_event *mark);
+    /* A mark behind all that the stream has to do: a place in it. false: not
+     * now, since it captures; it is asked again. */
+    bool (*mark)(void *context, const rps_npu_stream *stream,
+            uint64_t *position_out);
+    bool (*passed)(
+            void *context, const rps_npu_stream *stream, uint64_t position);
+    /* May wait for more. */
+    void (*wait)(void *context, rps_npu_stream *stream, uint64_t position);
 };
 
 /** NULL: no memory. Owns: copies *driver. */

@@ -20,18 +20,18 @@ struct rps_pool_stream {
     /* what waits for it, in the order of the frees */
     struct rps_pool_use *first_use;
     struct rps_pool_use *last_use;
+    uint32_t waiters; /* threads that wait for it without the lock */
     struct rps_pool_stream *next;
 };
 
 /* A stream that uses another one's block: on the block's list until the block
- * is freed, then on the stream's, until the mark is done. */
+ * is freed, then on the stream's, until the mark is passed. */
 struct rps_pool_use {
     struct rps_pool_stream *stream;
     struct rps_pool_block *block;
-    rps_npu_event *mark;
-    bool recorded;
-    uint64_t number;  /* of pool->waits_ever, when it began to wait */
-    uint32_t waiters; /* threads that wait for the mark without the lock */
+    uint64_t position; /* the mark, where it is marked */
+    bool marked;
+    uint64_t number; /* of pool->waits_ever, when it began to wait */
     struct rps_pool_use *next;
 };
 
@@ -45,7 +45,7 @@ struct rps_pool_block {
     uint64_t requested; /* <= bytes; 0 where it is free */
     enum rps_pool_state state;
     struct rps_pool_use *uses; /* live only */
-    uint32_t waits;            /* waiting only: marks that are not done */
+    uint32_t waits;            /* waiting only: marks that are not passed */
 };
 
 struct rps_pool_segment {
@@ -78,7 +78,7 @@ struct rps_pool_private {
 
 struct rps_npu_pool {
     pthread_mutex_t lock;
-    pthread_cond_t given;          /* giving became 0 */
+    pthread_cond_t changed;        /* giving, or a stream's waiters */
     struct rps_pool_driver driver; /* set before use */
     struct rps_pool_stream *streams;
     struct rps_pool_arena *arenas; /* of no step */
@@ -134,8 +134,8 @@ void rps_pool_unlink_locked(
 struct rps_pool_stream *rps_pool_stream_locked(
         struct rps_npu_pool *pool, rps_npu_stream *stream);
 
-/* One more on the block's list. Made while it is live, mark and all, so that a
- * free never fails. false: no memory. */
+/* One more on the block's list, made while it is live, so that a free never
+ * fails. false: no memory. */
 bool rps_pool_use_locked(struct rps_npu_pool *pool,
         struct rps_pool_block *block, struct rps_pool_stream *stream);
 
@@ -144,7 +144,7 @@ bool rps_pool_use_locked(struct rps_npu_pool *pool,
 void rps_pool_wait_locked(
         struct rps_npu_pool *pool, struct rps_pool_block *block);
 
-/* Blocks whose marks are done are free. */
+/* Blocks whose marks are passed are free. */
 void rps_pool_collect_locked(struct rps_npu_pool *pool);
 
 /* Wait, with the lock given up meanwhile, for the marks of now. */

@@ -145,6 +145,9 @@ rps_pool_forget_stream(struct rps_npu_pool *pool, rps_npu_stream *stream)
     }
     if (entry != NULL) {
         entry->references++; /* this function's */
+        while (entry->waiters > 0) {
+            pthread_cond_wait(&pool->changed, &pool->lock);
+        }
         rps_pool_finish_uses_locked(pool, entry);
         drop_arena(pool, entry);
         entry->stream = NULL;

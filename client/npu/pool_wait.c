@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocks that were freed while other streams use them. Each such stream gets a
- * mark at the free; marks of a stream are done in their order, so asking its
- * oldest one is enough.
+ * mark at the free; marks of a stream are passed in their order, so asking for
+ * its oldest one is enough.
  */
 #include "client/npu/pool_impl.h"
 
@@ -54,9 +54,7 @@ rps_pool_use_locked(struct rps_npu_pool *pool, struct rps_pool_block *block,
 {
     struct rps_pool_use *use = calloc(1, sizeof(*use));
 
-    if (use == NULL || pool->driver.mark_create(
-                               pool->driver.context, &use->mark) != RPS_OK) {
-        free(use);
+    if (use == NULL) {
         return false;
     }
     use->stream = stream;
@@ -72,19 +70,25 @@ rps_pool_use_destroy(struct rps_npu_pool *pool, struct rps_pool_use *use)
 {
     struct rps_pool_stream *stream = use->stream;
 
-    pool->driver.mark_destroy(pool->driver.context, use->mark);
     free(use);
     rps_pool_stream_release_locked(pool, stream);
 }
 
 static bool
-try_record(struct rps_npu_pool *pool, struct rps_pool_use *use)
+try_mark(struct rps_npu_pool *pool, struct rps_pool_use *use)
 {
-    if (!use->recorded) {
-        use->recorded = pool->driver.mark_record(
-                pool->driver.context, use->mark, use->stream->stream);
+    if (!use->marked) {
+        use->marked = pool->driver.mark(
+                pool->driver.context, use->stream->stream, &use->position);
     }
-    return use->recorded;
+    return use->marked;
+}
+
+static bool
+is_passed(struct rps_npu_pool *pool, struct rps_pool_use *use)
+{
+    return try_mark(pool, use) && pool->driver.passed(pool->driver.context,
+                                          use->stream->stream, use->position);
 }
 
 /* Nothing to wait for: a stream that is gone; in its own capture, the block's
@@ -111,7 +115,7 @@ push_use(struct rps_npu_pool *pool, struct rps_pool_use *use)
     }
     stream->last_use = use;
     use->block->waits++;
-    try_record(pool, use);
+    (void)try_mark(pool, use);
 }
 
 void
@@ -152,10 +156,7 @@ end_first(struct rps_npu_pool *pool, struct rps_pool_stream *stream)
     if (block->waits == 0) {
         rps_pool_return_locked(pool, block);
     }
-    use->block = NULL;
-    if (use->waiters == 0) {
-        rps_pool_use_destroy(pool, use);
-    }
+    rps_pool_use_destroy(pool, use);
 }
 
 void
@@ -174,9 +175,7 @@ rps_pool_collect_locked(struct rps_npu_pool *pool)
 
     for (stream = pool->streams; stream != NULL; stream = stream->next) {
         while (stream->first_use != NULL &&
-                try_record(pool, stream->first_use) &&
-                pool->driver.mark_done(
-                        pool->driver.context, stream->first_use->mark)) {
+                is_passed(pool, stream->first_use)) {
             end_first(pool, stream);
         }
     }
@@ -191,7 +190,7 @@ oldest_use(const struct rps_npu_pool *pool, uint64_t number)
     for (stream = pool->streams; stream != NULL; stream = stream->next) {
         struct rps_pool_use *use = stream->first_use;
 
-        if (use != NULL && use->recorded && use->number <= number) {
+        if (use != NULL && use->marked && use->number <= number) {
             return use;
         }
     }
@@ -207,14 +206,15 @@ rps_pool_settle_locked(struct rps_npu_pool *pool)
     rps_pool_collect_locked(pool);
     /* each turn ends one use at least, and no new one is waited for */
     while ((use = oldest_use(pool, number)) != NULL) {
-        use->waiters++;
+        struct rps_pool_stream *stream = use->stream;
+        const uint64_t position = use->position; /* the use may go meanwhile */
+
+        stream->waiters++;
         pthread_mutex_unlock(&pool->lock);
-        pool->driver.mark_wait(pool->driver.context, use->mark);
+        pool->driver.wait(pool->driver.context, stream->stream, position);
         pthread_mutex_lock(&pool->lock);
-        use->waiters--;
-        if (use->block == NULL && use->waiters == 0) {
-            rps_pool_use_destroy(pool, use);
-        }
+        stream->waiters--;
+        pthread_cond_broadcast(&pool->changed);
         rps_pool_collect_locked(pool);
     }
 }

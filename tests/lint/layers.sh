@@ -29,8 +29,8 @@ BEGIN {
     rule("client", "include base conf proto")
     rule("client/channel_local.c", "include base conf proto client server")
     rule("client/collective", "include")
-    rule("client/npu", "include base client/profile")
     rule("client/profile", "include base")
+    rule("client/npu", "include base client/profile")
     rule("client/worker", "include base conf")
     group = "include base conf client/worker embedding"
     rule("client/worker/group.c", group)

@@ -18,7 +18,6 @@ void
 fake_device_finish(struct fake_device *device)
 {
     ck_assert_uint_eq(device->taken, 0);
-    ck_assert_int_eq(device->marks, 0);
     pthread_mutex_destroy(&device->lock);
 }
 
@@ -95,57 +94,29 @@ stream_name(void *context, const rps_npu_stream *stream)
     return stream->name;
 }
 
-static void
-count_marks(struct fake_device *device, int64_t more)
+static bool
+mark(void *context, const rps_npu_stream *stream, uint64_t *position_out)
 {
-    pthread_mutex_lock(&device->lock);
-    device->marks += more;
-    pthread_mutex_unlock(&device->lock);
-}
-
-static rps_status
-mark_create(void *context, rps_npu_event **mark_out)
-{
-    *mark_out = calloc(1, sizeof(**mark_out));
-    count_marks(context, 1);
-    return RPS_OK;
-}
-
-static void
-mark_destroy(void *context, rps_npu_event *mark)
-{
-    free(mark);
-    count_marks(context, -1);
+    *position_out = stream->given;
+    return !stream->captures;
 }
 
 static bool
-mark_record(void *context, rps_npu_event *mark, rps_npu_stream *stream)
+passed(void *context, const rps_npu_stream *stream, uint64_t position)
 {
-    if (stream->captures) {
-        return false;
-    }
-    mark->stream = stream;
-    mark->number = stream->given;
-    return true;
+    return stream->done >= position;
 }
 
-static bool
-mark_done(void *context, const rps_npu_event *mark)
-{
-    return mark->stream == NULL || mark->stream->done >= mark->number;
-}
-
-/* The device goes on until the mark is done. */
+/* The device goes on until then. */
 static void
-mark_wait(void *context, const rps_npu_event *mark)
+wait_for(void *context, rps_npu_stream *stream, uint64_t position)
 {
     struct fake_device *device = context;
 
-    ck_assert(!mark->stream->stuck);
     pthread_mutex_lock(&device->lock);
     device->waits++;
     pthread_mutex_unlock(&device->lock);
-    fake_stream_reach(mark->stream, mark->number);
+    fake_stream_reach(stream, position);
 }
 
 struct rps_npu_pool *
@@ -156,11 +127,9 @@ fake_pool_create(struct fake_device *device)
             .take = take,
             .give = give,
             .stream_name = stream_name,
-            .mark_create = mark_create,
-            .mark_destroy = mark_destroy,
-            .mark_record = mark_record,
-            .mark_done = mark_done,
-            .mark_wait = mark_wait,
+            .mark = mark,
+            .passed = passed,
+            .wait = wait_for,
     };
     struct rps_npu_pool *pool = rps_pool_create(&driver);
 

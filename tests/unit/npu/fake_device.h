@@ -22,12 +22,6 @@ struct rps_npu_stream {
     _Atomic uint64_t given; /* tasks; done <= given */
     _Atomic uint64_t done;
     _Atomic bool captures;
-    _Atomic bool stuck; /* a wait for it is a fault of the test */
-};
-
-struct rps_npu_event {
-    rps_npu_stream *stream; /* NULL: never recorded, so done */
-    uint64_t number;        /* done when the stream has done as many */
 };
 
 struct fake_segment {
@@ -43,7 +37,6 @@ struct fake_device {
     uint64_t taken; /* bytes */
     uint64_t takes; /* calls that were answered */
     uint64_t waits;
-    int64_t marks; /* that live */
     /* giving memory back waits for these; set before start */
     rps_npu_stream *streams;
     size_t stream_count;
