@@ -2,6 +2,7 @@
 /* The pool as npu.h has it. */
 #include "client/npu/pool_device.h"
 
+#include "client/npu/capture.h"
 #include "client/npu/device.h"
 #include "client/npu/error.h"
 #include "client/npu/stream.h"
@@ -35,7 +36,7 @@ static bool
 mark(void *context, const rps_npu_stream *stream, uint64_t *position_out)
 {
     *position_out = rps_npu_stream_position(stream);
-    return true;
+    return !rps_npu_stream_captures(stream);
 }
 
 static bool
@@ -98,8 +99,8 @@ rps_npu_pool_alloc(rps_npu_stream *stream, uint64_t bytes, void **address_out)
         return rps_npu_fail(
                 RPS_E_INVAL, "memory of the pool: no stream is given");
     }
-    status = rps_pool_alloc(
-            stream->npu->pool, stream, NULL, bytes, address_out, &error);
+    status = rps_pool_alloc(stream->npu->pool, stream,
+            rps_npu_capture_memory(stream), bytes, address_out, &error);
     return answer(stream->npu, status, "memory of the pool", &error);
 }
 

@@ -2,6 +2,7 @@
 /* Storages, and tensors that are made, kept, asked and copied. */
 #include "client/npu/tensor.h"
 
+#include "client/npu/capture.h"
 #include "client/npu/error.h"
 
 #include <inttypes.h>
@@ -10,8 +11,10 @@
 
 struct rps_npu_storage {
     _Atomic uint64_t views;
-    rps_npu *npu;  /* set before use, as is what follows */
-    void *address; /* a block of its pool */
+    rps_npu *npu;                 /* set before use, as is what follows */
+    void *address;                /* a block of its pool */
+    const rps_npu_stream *stream; /* never followed */
+    uint64_t capture;             /* 0: made in none */
 };
 
 uint64_t
@@ -91,8 +94,22 @@ make_storage(
     }
     storage->npu = rps_npu_stream_device(stream);
     storage->views = 1;
+    storage->stream = stream;
+    storage->capture = rps_npu_capture_number(stream);
     *storage_out = storage;
     return RPS_OK;
+}
+
+const rps_npu_stream *
+rps_npu_storage_stream(const rps_npu_storage *storage)
+{
+    return storage->stream;
+}
+
+uint64_t
+rps_npu_storage_capture(const rps_npu_storage *storage)
+{
+    return storage->capture;
 }
 
 rps_status

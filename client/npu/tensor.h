@@ -13,6 +13,12 @@
 rps_status rps_npu_tensor_check_shape(const char *operation, uint32_t ndim,
         const uint64_t *shape, uint64_t *elements_out);
 
+/** For work on which stream it was made, to compare alone. */
+const rps_npu_stream *rps_npu_storage_stream(const rps_npu_storage *storage);
+
+/** In which capture it was made (capture.h); 0: in none. */
+uint64_t rps_npu_storage_capture(const rps_npu_storage *storage);
+
 /** This shape, contiguous. */
 void rps_npu_tensor_lay_out(
         rps_npu_tensor *tensor, uint32_t ndim, const uint64_t *shape);
