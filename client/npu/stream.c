@@ -5,6 +5,7 @@
 #include "client/npu/error.h"
 #include "client/npu/pause.h"
 #include "client/npu/pool.h"
+#include "client/npu/spans.h"
 #include "client/npu/workspace.h"
 
 #include <inttypes.h>
@@ -176,7 +177,7 @@ rps_npu_stream_give(rps_npu_stream *stream, struct rps_npu_task *task)
         return;
     }
     if (task->kind->launch) {
-        rps_npu_launch_pause(stream->npu);
+        rps_npu_launch_pause(stream->npu, "launch");
     }
     rps_npu_stream_make_room(stream);
     rps_npu_stream_post(stream, task);
@@ -364,12 +365,21 @@ rps_status
 rps_npu_stream_synchronize(rps_npu_stream *stream)
 {
     const char *operation = "synchronize";
+    uint64_t start = 0;
     rps_status status = rps_npu_stream_may_wait(stream, operation);
 
     if (status != RPS_OK) {
         return status;
     }
+    start = rps_npu_span_start();
     rps_npu_stream_drain(stream);
+    if (start != 0) {
+        rps_npu_span_end(start,
+                (struct rps_profile_span){.class = RPS_PROFILE_SCHEDULING,
+                        .type = "synchronize",
+                        .name = stream->name,
+                        .track = RPS_NPU_HOST_TRACK});
+    }
     return failure_of(stream, operation);
 }
 
