@@ -34,6 +34,7 @@ rps_npu_tensor_check_shape(const char *operation, uint32_t ndim,
         const uint64_t *shape, uint64_t *elements_out)
 {
     uint64_t elements = 1;
+    bool is_empty = false;
 
     if (ndim > RPS_NPU_DIMS_MAX) {
         return rps_npu_fail(RPS_E_INVAL,
@@ -41,20 +42,19 @@ rps_npu_tensor_check_shape(const char *operation, uint32_t ndim,
                 operation, ndim, RPS_NPU_DIMS_MAX);
     }
     for (uint32_t i = 0; i < ndim; i++) {
-        /* also where a later dimension is 0 */
-        if (shape[i] > RPS_NPU_ELEMENTS_MAX ||
-                elements * (shape[i] + !shape[i]) > RPS_NPU_ELEMENTS_MAX) {
+        const uint64_t count = shape[i] > 0 ? shape[i] : 1;
+
+        /* as if a 0 were 1: strides are products of these */
+        if (count > RPS_NPU_ELEMENTS_MAX / elements) {
             return rps_npu_fail(RPS_E_INVAL,
                     "%s: dimension %" PRIu32 " is %" PRIu64
                     ": a tensor has at most %" PRIu64 " elements",
                     operation, i, shape[i], RPS_NPU_ELEMENTS_MAX);
         }
-        elements *= shape[i] + !shape[i];
+        elements *= count;
+        is_empty = is_empty || shape[i] == 0;
     }
-    for (uint32_t i = 0; i < ndim; i++) {
-        elements = shape[i] == 0 ? 0 : elements;
-    }
-    *elements_out = elements;
+    *elements_out = is_empty ? 0 : elements;
     return RPS_OK;
 }
 
@@ -69,7 +69,7 @@ rps_npu_tensor_lay_out(
         tensor->shape[i] = i < ndim ? shape[i] : 0;
         tensor->strides[i] = i < ndim ? stride : 0;
         if (i < ndim) {
-            stride *= shape[i] + !shape[i];
+            stride *= shape[i] > 0 ? shape[i] : 1;
         }
     }
 }
