@@ -3,6 +3,7 @@
 
 #include "client/npu/edge.h"
 #include "client/npu/error.h"
+#include "client/npu/pool_device.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -287,7 +288,8 @@ make_workspaces(struct rps_npu_step *step)
     if (bytes == 0) {
         return RPS_OK;
     }
-    status = rps_npu_malloc(step->npu, bytes, &step->workspace);
+    status = rps_npu_pool_take(
+            step->lanes[0].stream, step->memory, bytes, &step->workspace);
     if (status != RPS_OK) {
         return status;
     }
@@ -319,6 +321,9 @@ rps_npu_capture_end(rps_npu_stream *stream, rps_npu_step **step_out)
     if (status == RPS_OK) {
         status = make_workspaces(step);
     }
+    rps_pool_private_close(step->npu->pool, step->memory);
+    step->info.memory_bytes =
+            rps_pool_private_bytes(step->npu->pool, step->memory);
     if (status != RPS_OK) {
         rps_npu_step_destroy(step);
         return status;

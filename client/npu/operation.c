@@ -3,6 +3,7 @@
 
 #include "client/npu/capture.h"
 #include "client/npu/error.h"
+#include "client/npu/keep.h"
 #include "client/npu/workspace.h"
 
 #include <assert.h>
@@ -99,6 +100,15 @@ rps_npu_enqueue(
     assert(operation->args_bytes <= RPS_NPU_OPERATION_ARGS_BYTES);
     assert(operation->input_count <= RPS_NPU_OPERATION_TENSORS_MAX);
     assert(operation->output_count <= RPS_NPU_OPERATION_TENSORS_MAX);
+    if (status != RPS_OK) {
+        return status;
+    }
+    status = rps_npu_keep(
+            stream, operation->type, operation->inputs, operation->input_count);
+    if (status == RPS_OK) {
+        status = rps_npu_keep(stream, operation->type, operation->outputs,
+                operation->output_count);
+    }
     if (status != RPS_OK) {
         return status;
     }

@@ -3,6 +3,8 @@
 #include "client/npu/tensor.h"
 
 #include "client/npu/error.h"
+#include "client/npu/keep.h"
+#include "client/npu/pool_device.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -12,7 +14,20 @@ struct rps_npu_storage {
     _Atomic uint64_t views;
     rps_npu *npu;  /* set before use, as is what follows */
     void *address; /* a block of its pool */
+    uint64_t step; /* whose memory that is; 0: no step's */
 };
+
+rps_npu *
+rps_npu_storage_device(const rps_npu_storage *storage)
+{
+    return storage->npu;
+}
+
+uint64_t
+rps_npu_storage_step(const rps_npu_storage *storage)
+{
+    return storage->step;
+}
 
 uint64_t
 rps_npu_dtype_size(enum rps_npu_dtype dtype)
@@ -79,6 +94,7 @@ make_storage(
         rps_npu_stream *stream, uint64_t bytes, rps_npu_storage **storage_out)
 {
     rps_npu_storage *storage = calloc(1, sizeof(*storage));
+    const struct rps_pool_private *memory = NULL;
     rps_status status;
 
     if (storage == NULL) {
@@ -89,6 +105,8 @@ make_storage(
         free(storage);
         return status;
     }
+    memory = rps_npu_pool_step_of(stream);
+    storage->step = memory != NULL ? rps_pool_private_number(memory) : 0;
     storage->npu = rps_npu_stream_device(stream);
     storage->views = 1;
     *storage_out = storage;
@@ -197,10 +215,11 @@ rps_npu_tensor_record_stream(
  */
 
 static rps_status
-check_contiguous(const char *operation, const rps_npu_tensor *tensor)
+prepare_copy(rps_npu_stream *stream, const char *operation,
+        const rps_npu_tensor *tensor)
 {
     return rps_npu_tensor_is_contiguous(tensor)
-                   ? RPS_OK
+                   ? rps_npu_keep(stream, operation, tensor, 1)
                    : rps_npu_fail(RPS_E_INVAL,
                              "%s: the tensor is a view that is not "
                              "contiguous: copy it with "
@@ -219,7 +238,7 @@ rps_npu_tensor_from_host(
         rps_npu_stream *stream, const rps_npu_tensor *tensor, const void *host)
 {
     const rps_status status =
-            check_contiguous("copy a tensor from the host", tensor);
+            prepare_copy(stream, "copy a tensor from the host", tensor);
 
     if (status != RPS_OK || bytes_of(tensor) == 0) {
         return status;
@@ -233,7 +252,7 @@ rps_npu_tensor_to_host(
         rps_npu_stream *stream, const rps_npu_tensor *tensor, void *host)
 {
     const rps_status status =
-            check_contiguous("copy a tensor to the host", tensor);
+            prepare_copy(stream, "copy a tensor to the host", tensor);
 
     if (status != RPS_OK || bytes_of(tensor) == 0) {
         return status;
