@@ -16,18 +16,6 @@ rps_npu_stream_captures(const rps_npu_stream *stream)
     return stream->capture != NULL;
 }
 
-struct rps_pool_private *
-rps_npu_capture_memory(const rps_npu_stream *stream)
-{
-    return stream->capture == NULL ? NULL : stream->capture->step->memory;
-}
-
-uint64_t
-rps_npu_capture_number(const rps_npu_stream *stream)
-{
-    return stream->capture == NULL ? 0 : stream->capture->number;
-}
-
 void
 rps_npu_capture_break(struct rps_npu_capture *capture)
 {

@@ -37,12 +37,6 @@ bool rps_npu_stream_captures(const rps_npu_stream *stream);
 /** The capture is void: words of this thread say why. */
 void rps_npu_capture_break(struct rps_npu_capture *capture);
 
-/** What the step's memory comes from; NULL: it does not capture. */
-struct rps_pool_private *rps_npu_capture_memory(const rps_npu_stream *stream);
-
-/** Of the process's captures, from 1; 0: it does not capture. */
-uint64_t rps_npu_capture_number(const rps_npu_stream *stream);
-
 /** The stream's part of the step. */
 struct rps_npu_lane *rps_npu_capture_lane(rps_npu_stream *stream);
 

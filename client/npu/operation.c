@@ -4,8 +4,8 @@
 #include "base/text.h"
 #include "client/npu/capture.h"
 #include "client/npu/error.h"
+#include "client/npu/keep.h"
 #include "client/npu/spans.h"
-#include "client/npu/tensor.h"
 #include "client/npu/workspace.h"
 
 #include <assert.h>
@@ -14,11 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One block: the task, the kernel's arguments, the name. A kernel follows
- * addresses and no tensors, so what keeps its memory is the pool: behind the
- * stream's work a block is used anew only by work of the same stream, and
- * another stream that uses it is recorded on it. A step is done long after its
- * capture, and so keeps tensors, but for those whose memory is its own. */
+/* One block: the task, the kernel's arguments, the name. What keeps the memory
+ * of its tensors is not the task (keep.h). */
 struct kernel_task {
     struct rps_npu_task task;
     rps_npu_kernel_fn kernel;
@@ -29,9 +26,7 @@ struct kernel_task {
     const char *holds;
     uint64_t flops;
     uint64_t bytes;
-    char *shapes;         /* NULL: nobody asked when it was given */
-    rps_npu_tensor *kept; /* a step's */
-    uint32_t kept_count;
+    char *shapes; /* NULL: nobody asked when it was given */
     max_align_t args[];
 };
 
@@ -70,10 +65,6 @@ finish_kernel(struct rps_npu_task *task)
 {
     struct kernel_task *kernel = (struct kernel_task *)task;
 
-    for (uint32_t i = 0; i < kernel->kept_count; i++) {
-        rps_npu_tensor_release(&kernel->kept[i]);
-    }
-    free(kernel->kept);
     free(kernel->shapes);
 }
 
@@ -150,45 +141,6 @@ make_shapes(const struct rps_npu_operation *operation)
     return text.bytes;
 }
 
-static rps_status
-keep_one(rps_npu_stream *stream, struct kernel_task *task,
-        const rps_npu_tensor *tensor)
-{
-    const uint64_t capture = rps_npu_capture_number(stream);
-
-    if (tensor->storage == NULL) {
-        return RPS_OK;
-    }
-    if (capture != 0 && rps_npu_storage_capture(tensor->storage) != capture) {
-        task->kept[task->kept_count++] = rps_npu_tensor_retain(tensor);
-    }
-    return rps_npu_storage_stream(tensor->storage) == stream
-                   ? RPS_OK
-                   : rps_npu_tensor_record_stream(tensor, stream);
-}
-
-static rps_status
-keep_tensors(rps_npu_stream *stream, struct kernel_task *task,
-        const struct rps_npu_operation *operation)
-{
-    const uint32_t count = operation->input_count + operation->output_count;
-    rps_status status = RPS_OK;
-
-    if (rps_npu_stream_captures(stream) && count > 0) {
-        task->kept = calloc(count, sizeof(*task->kept));
-        if (task->kept == NULL) {
-            return rps_npu_nomem(operation->type);
-        }
-    }
-    for (uint32_t i = 0; i < operation->input_count && status == RPS_OK; i++) {
-        status = keep_one(stream, task, &operation->inputs[i]);
-    }
-    for (uint32_t i = 0; i < operation->output_count && status == RPS_OK; i++) {
-        status = keep_one(stream, task, &operation->outputs[i]);
-    }
-    return status;
-}
-
 /* --- giving it ---------------------------------------------------------------
  */
 
@@ -222,14 +174,20 @@ rps_npu_enqueue(
     if (status != RPS_OK) {
         return status;
     }
+    status = rps_npu_keep(
+            stream, operation->type, operation->inputs, operation->input_count);
+    if (status == RPS_OK) {
+        status = rps_npu_keep(stream, operation->type, operation->outputs,
+                operation->output_count);
+    }
+    if (status != RPS_OK) {
+        return status;
+    }
     task = make_task(operation);
     if (task == NULL) {
         return rps_npu_nomem(operation->type);
     }
-    status = keep_tensors(stream, task, operation);
-    if (status == RPS_OK) {
-        status = find_workspace(stream, operation->workspace_bytes, task);
-    }
+    status = find_workspace(stream, operation->workspace_bytes, task);
     if (status != RPS_OK) {
         rps_npu_task_free(&task->task);
         return status;

@@ -89,19 +89,33 @@ answer(const rps_npu *npu, rps_status status, const char *operation,
 }
 
 rps_status
-rps_npu_pool_alloc(rps_npu_stream *stream, uint64_t bytes, void **address_out)
+rps_npu_pool_take(rps_npu_stream *stream, struct rps_pool_private *memory,
+        uint64_t bytes, void **address_out)
 {
     struct rps_error error = {.text = ""};
-    rps_status status;
+    const rps_status status = rps_pool_alloc(
+            stream->npu->pool, stream, memory, bytes, address_out, &error);
 
+    return answer(stream->npu, status, "memory of the pool", &error);
+}
+
+struct rps_pool_private *
+rps_npu_pool_step_of(const rps_npu_stream *stream)
+{
+    return rps_npu_stream_captures(stream) ? stream->capture->step->memory
+                                           : NULL;
+}
+
+rps_status
+rps_npu_pool_alloc(rps_npu_stream *stream, uint64_t bytes, void **address_out)
+{
     *address_out = NULL;
     if (stream == NULL) {
         return rps_npu_fail(
                 RPS_E_INVAL, "memory of the pool: no stream is given");
     }
-    status = rps_pool_alloc(stream->npu->pool, stream,
-            rps_npu_capture_memory(stream), bytes, address_out, &error);
-    return answer(stream->npu, status, "memory of the pool", &error);
+    return rps_npu_pool_take(
+            stream, rps_npu_pool_step_of(stream), bytes, address_out);
 }
 
 rps_status

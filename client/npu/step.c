@@ -3,6 +3,7 @@
 #include "client/npu/step.h"
 
 #include "client/npu/error.h"
+#include "client/npu/keep.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -129,6 +130,7 @@ rps_npu_step_destroy(rps_npu_step *step)
     for (uint32_t l = 0; l < step->lane_count; l++) {
         free_tasks(&step->lanes[l]);
     }
+    rps_npu_keep_nothing(step);
     (void)rps_npu_pool_free(step->npu, step->workspace);
     rps_pool_private_destroy(step->npu->pool, step->memory);
     rps_npu_step_drop(step);

@@ -59,6 +59,7 @@ struct rps_npu_step {
     uint32_t queue_count;
     rps_npu_step_info info;
     struct rps_pool_private *memory; /* what it asked the pool for */
+    struct rps_npu_kept *kept;       /* views of other memory (keep.h) */
     void *workspace;                 /* a block of the pool: all lanes' */
 
     uint64_t iteration;         /* the running launch's: the last begun */

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static _Atomic uint64_t streams; /* made in this process */
+
 /* --- the thread ----------------------------------------------------------- */
 
 void
@@ -301,6 +303,7 @@ rps_npu_stream_create(
         return rps_npu_nomem("create a stream");
     }
     stream->npu = npu;
+    stream->number = ++streams;
     (void)snprintf(stream->name, sizeof(stream->name), "%s", name);
     (void)snprintf(stream->track, sizeof(stream->track),
             "npu%" PRIu32 " stream %s", npu->id, stream->name);

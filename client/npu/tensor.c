@@ -2,8 +2,10 @@
 /* Storages, and tensors that are made, kept, asked and copied. */
 #include "client/npu/tensor.h"
 
-#include "client/npu/capture.h"
 #include "client/npu/error.h"
+#include "client/npu/keep.h"
+#include "client/npu/pool_device.h"
+#include "client/npu/stream.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -11,11 +13,23 @@
 
 struct rps_npu_storage {
     _Atomic uint64_t views;
-    rps_npu *npu;                 /* set before use, as is what follows */
-    void *address;                /* a block of its pool */
-    const rps_npu_stream *stream; /* never followed */
-    uint64_t capture;             /* 0: made in none */
+    rps_npu *npu;    /* set before use, as is what follows */
+    void *address;   /* a block of its pool */
+    uint64_t step;   /* whose memory that is; 0: no step's */
+    uint64_t stream; /* for whose work: its number */
 };
+
+rps_npu *
+rps_npu_storage_device(const rps_npu_storage *storage)
+{
+    return storage->npu;
+}
+
+uint64_t
+rps_npu_storage_step(const rps_npu_storage *storage)
+{
+    return storage->step;
+}
 
 uint64_t
 rps_npu_dtype_size(enum rps_npu_dtype dtype)
@@ -37,6 +51,7 @@ rps_npu_tensor_check_shape(const char *operation, uint32_t ndim,
         const uint64_t *shape, uint64_t *elements_out)
 {
     uint64_t elements = 1;
+    bool is_empty = false;
 
     if (ndim > RPS_NPU_DIMS_MAX) {
         return rps_npu_fail(RPS_E_INVAL,
@@ -44,20 +59,19 @@ rps_npu_tensor_check_shape(const char *operation, uint32_t ndim,
                 operation, ndim, RPS_NPU_DIMS_MAX);
     }
     for (uint32_t i = 0; i < ndim; i++) {
-        /* also where a later dimension is 0 */
-        if (shape[i] > RPS_NPU_ELEMENTS_MAX ||
-                elements * (shape[i] + !shape[i]) > RPS_NPU_ELEMENTS_MAX) {
+        const uint64_t count = shape[i] > 0 ? shape[i] : 1;
+
+        /* as if a 0 were 1: strides are products of these */
+        if (count > RPS_NPU_ELEMENTS_MAX / elements) {
             return rps_npu_fail(RPS_E_INVAL,
                     "%s: dimension %" PRIu32 " is %" PRIu64
                     ": a tensor has at most %" PRIu64 " elements",
                     operation, i, shape[i], RPS_NPU_ELEMENTS_MAX);
         }
-        elements *= shape[i] + !shape[i];
+        elements *= count;
+        is_empty = is_empty || shape[i] == 0;
     }
-    for (uint32_t i = 0; i < ndim; i++) {
-        elements = shape[i] == 0 ? 0 : elements;
-    }
-    *elements_out = elements;
+    *elements_out = is_empty ? 0 : elements;
     return RPS_OK;
 }
 
@@ -72,7 +86,7 @@ rps_npu_tensor_lay_out(
         tensor->shape[i] = i < ndim ? shape[i] : 0;
         tensor->strides[i] = i < ndim ? stride : 0;
         if (i < ndim) {
-            stride *= shape[i] + !shape[i];
+            stride *= shape[i] > 0 ? shape[i] : 1;
         }
     }
 }
@@ -82,6 +96,7 @@ make_storage(
         rps_npu_stream *stream, uint64_t bytes, rps_npu_storage **storage_out)
 {
     rps_npu_storage *storage = calloc(1, sizeof(*storage));
+    const struct rps_pool_private *memory = NULL;
     rps_status status;
 
     if (storage == NULL) {
@@ -92,24 +107,19 @@ make_storage(
         free(storage);
         return status;
     }
+    memory = rps_npu_pool_step_of(stream);
+    storage->step = memory != NULL ? rps_pool_private_number(memory) : 0;
     storage->npu = rps_npu_stream_device(stream);
     storage->views = 1;
-    storage->stream = stream;
-    storage->capture = rps_npu_capture_number(stream);
+    storage->stream = stream->number;
     *storage_out = storage;
     return RPS_OK;
 }
 
-const rps_npu_stream *
+uint64_t
 rps_npu_storage_stream(const rps_npu_storage *storage)
 {
     return storage->stream;
-}
-
-uint64_t
-rps_npu_storage_capture(const rps_npu_storage *storage)
-{
-    return storage->capture;
 }
 
 rps_status
@@ -214,10 +224,11 @@ rps_npu_tensor_record_stream(
  */
 
 static rps_status
-check_contiguous(const char *operation, const rps_npu_tensor *tensor)
+prepare_copy(rps_npu_stream *stream, const char *operation,
+        const rps_npu_tensor *tensor)
 {
     return rps_npu_tensor_is_contiguous(tensor)
-                   ? RPS_OK
+                   ? rps_npu_keep(stream, operation, tensor, 1)
                    : rps_npu_fail(RPS_E_INVAL,
                              "%s: the tensor is a view that is not "
                              "contiguous: copy it with "
@@ -236,7 +247,7 @@ rps_npu_tensor_from_host(
         rps_npu_stream *stream, const rps_npu_tensor *tensor, const void *host)
 {
     const rps_status status =
-            check_contiguous("copy a tensor from the host", tensor);
+            prepare_copy(stream, "copy a tensor from the host", tensor);
 
     if (status != RPS_OK || bytes_of(tensor) == 0) {
         return status;
@@ -250,7 +261,7 @@ rps_npu_tensor_to_host(
         rps_npu_stream *stream, const rps_npu_tensor *tensor, void *host)
 {
     const rps_status status =
-            check_contiguous("copy a tensor to the host", tensor);
+            prepare_copy(stream, "copy a tensor to the host", tensor);
 
     if (status != RPS_OK || bytes_of(tensor) == 0) {
         return status;

@@ -57,7 +57,7 @@ START_TEST(of_100_mib_given_back_20_allocated_leave_100_reserved)
 END_TEST
 
 /* A tensor of stream A is reduced on stream B and let go meanwhile. */
-START_TEST(allocated_falls_at_the_free_and_active_when_the_other_stream_is_done)
+START_TEST(allocated_falls_at_once_and_active_when_the_other_stream_is_done)
 {
     void *sum = fake_alloc(pool, &compute, 4 * MIB);
     rps_npu_pool_stats stats;
@@ -167,8 +167,7 @@ START_TEST(a_rest_that_only_small_requests_could_use_stays_with_its_block)
 }
 END_TEST
 
-START_TEST(
-        fragmentation_is_what_the_largest_free_block_lacks_of_all_that_is_free)
+START_TEST(fragmentation_is_what_the_largest_free_block_lacks_of_all_free)
 {
     void *blocks[4];
 
@@ -492,7 +491,7 @@ main(void)
     tcase_add_test(
             tcase, of_100_mib_given_back_20_allocated_leave_100_reserved);
     tcase_add_test(tcase,
-            allocated_falls_at_the_free_and_active_when_the_other_stream_is_done);
+            allocated_falls_at_once_and_active_when_the_other_stream_is_done);
     tcase_add_test(
             tcase, segments_are_2_mib_20_mib_or_of_the_requests_own_size);
     tcase_add_test(
@@ -502,7 +501,7 @@ main(void)
     tcase_add_test(tcase,
             a_rest_that_only_small_requests_could_use_stays_with_its_block);
     tcase_add_test(tcase,
-            fragmentation_is_what_the_largest_free_block_lacks_of_all_that_is_free);
+            fragmentation_is_what_the_largest_free_block_lacks_of_all_free);
     tcase_add_test(
             tcase, a_freed_block_is_its_own_streams_at_once_and_no_others);
     tcase_add_test(

@@ -652,6 +652,59 @@ START_TEST(a_step_keeps_tensors_that_were_there_before_it)
 }
 END_TEST
 
+struct word {
+    uint32_t *word;  /* inside */
+    uint32_t *wrong; /* inside; NULL: write it */
+};
+
+static void
+use_word(const void *args, void *workspace)
+{
+    const struct word *word = args;
+
+    if (word->wrong == NULL) {
+        *word->word = 7;
+    } else {
+        *word->wrong += *word->word != 7;
+    }
+}
+
+static void
+give_word(const rps_npu_tensor *tensor, void *wrong)
+{
+    const struct word word = {
+            rps_npu_inside(npu, rps_npu_tensor_address(tensor)),
+            rps_npu_inside(npu, wrong)};
+    const struct rps_npu_operation operation = {
+            .type = "word",
+            .kernel = use_word,
+            .args = &word,
+            .args_bytes = sizeof(word),
+    };
+
+    ck_assert_ok(rps_npu_enqueue(a, &operation));
+}
+
+START_TEST(a_steps_workspace_is_nothing_that_its_tensors_have)
+{
+    void *ignored = take_memory(npu, 4);
+    rps_npu_step *step = NULL;
+    rps_npu_tensor tensor;
+
+    ck_assert_ok(rps_npu_capture_begin(a));
+    tensor = make_tensor(a);
+    give_word(&tensor, NULL);
+    give_scratch(a, 4000, 1, ignored);
+    give_word(&tensor, x);
+    rps_npu_tensor_release(&tensor); /* before the workspace is made */
+    step = end_capture(a);
+    ck_assert_ok(rps_npu_launch(a, step, 3));
+    ck_assert_uint_eq(read_word(a, x), 0);
+    rps_npu_step_destroy(step);
+    ck_assert_ok(rps_npu_free(npu, ignored));
+}
+END_TEST
+
 /* The block is b's; a's kernel waits before it uses it. */
 START_TEST(a_tensor_of_another_stream_is_kept_until_its_kernel_is_done)
 {
@@ -709,6 +762,7 @@ main(void)
     tcase_add_test(tcase, copies_fills_and_calls_are_part_of_a_step);
     tcase_add_test(
             tcase, memory_of_a_capture_is_the_steps_and_used_again_inside_it);
+    tcase_add_test(tcase, a_steps_workspace_is_nothing_that_its_tensors_have);
     tcase_add_test(tcase, a_step_keeps_tensors_that_were_there_before_it);
     tcase_add_test(
             tcase, a_tensor_of_another_stream_is_kept_until_its_kernel_is_done);
