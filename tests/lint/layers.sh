@@ -29,6 +29,8 @@ BEGIN {
     rule("client", "include base conf proto")
     rule("client/channel_local.c", "include base conf proto client server")
     rule("client/collective", "include")
+    rule("client/profile", "include base")
+    rule("client/npu", "include base client/profile")
     rule("client/worker", "include base conf")
     group = "include base conf client/worker embedding"
     rule("client/worker/group.c", group)
@@ -37,7 +39,7 @@ BEGIN {
     rule("client/cli", "include base conf client embedding/checkpoint")
     any = "include base conf proto embedding embedding/kernels "
     any = any "embedding/checkpoint server server/daemon client client/worker "
-    any = any "client/cli client/collective"
+    any = any "client/cli client/collective client/npu client/profile"
     rule("bench", any)
     rule("tests", any " bench")
 }
