@@ -35,7 +35,11 @@ run_call(rps_npu_stream *stream, struct rps_npu_task *task)
     return RPS_OK;
 }
 
-static const struct rps_npu_task_kind calling = {.run = run_call};
+static const struct rps_npu_task_kind calling = {
+        .run = run_call,
+        .use = RPS_NPU_USE_IDLE,
+        .sort = RPS_NPU_SORT_CALL,
+};
 
 rps_status
 rps_npu_call_async(rps_npu_stream *stream, const char *name,

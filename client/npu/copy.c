@@ -63,13 +63,22 @@ run_fill(rps_npu_stream *stream, struct rps_npu_task *task)
     const struct fill_task *fill = (struct fill_task *)task;
 
     memset(fill->to, fill->value, fill->bytes);
+    rps_npu_tally_add(&stream->npu->tally, RPS_NPU_OPERATIONS, 1);
     return RPS_OK;
 }
 
 static const struct rps_npu_task_kind copying = {
-        .run = run_copy, .device = true, .launch = true};
+        .run = run_copy,
+        .use = RPS_NPU_USE_BUSY,
+        .sort = RPS_NPU_SORT_COPY,
+        .launch = true,
+};
 static const struct rps_npu_task_kind filling = {
-        .run = run_fill, .device = true, .launch = true};
+        .run = run_fill,
+        .use = RPS_NPU_USE_BUSY,
+        .sort = RPS_NPU_SORT_OPERATION,
+        .launch = true,
+};
 
 /* --- on the caller's --------------------------------------------------------
  */

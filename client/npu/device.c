@@ -82,6 +82,7 @@ check_id(uint32_t id)
 static void
 free_device(rps_npu *npu)
 {
+    pthread_mutex_destroy(&npu->launch_lock);
     pthread_mutex_destroy(&npu->lock);
     rps_npu_tally_finish(&npu->tally);
     rps_npu_link_finish(&npu->links[RPS_NPU_TO_HOST]);
@@ -112,6 +113,7 @@ make_device(uint32_t id, const rps_npu_options *options, rps_npu **npu_out)
     }
     rps_npu_tally_init(&npu->tally);
     pthread_mutex_init(&npu->lock, NULL);
+    pthread_mutex_init(&npu->launch_lock, NULL);
     *npu_out = npu;
     return RPS_OK;
 }

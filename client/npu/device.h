@@ -12,6 +12,7 @@
 
 #include <recps/npu.h>
 
+struct rps_npu_capture;
 struct rps_npu_pool;
 
 struct rps_npu {
@@ -23,7 +24,9 @@ struct rps_npu {
     struct rps_npu_link links[2];
     struct rps_npu_tally tally;
     pthread_mutex_t lock;
-    struct rps_npu_stream *streams; /* lock; a list */
+    struct rps_npu_stream *streams;   /* lock; a list */
+    struct rps_npu_capture *captures; /* lock; open ones, a list */
+    pthread_mutex_t launch_lock; /* held while a launch enters its streams */
 };
 
 /** The open device that has this address, or NULL. */

@@ -2,6 +2,7 @@
 #include "client/npu/event.h"
 
 #include "base/clock.h"
+#include "client/npu/capture.h"
 #include "client/npu/error.h"
 #include "client/npu/stream.h"
 
@@ -49,6 +50,7 @@ rps_npu_mark_drop(struct rps_npu_mark *mark)
 {
     if (mark != NULL && --mark->holders == 0) {
         rps_npu_gate_finish(&mark->gate);
+        free(mark->captured);
         free(mark);
     }
 }
@@ -81,7 +83,10 @@ finish_mark_task(struct rps_npu_task *task)
 static const struct rps_npu_task_kind reaching = {
         .run = reach, .finish = finish_mark_task, .failed = true};
 static const struct rps_npu_task_kind awaiting = {
-        .run = await, .finish = finish_mark_task};
+        .run = await,
+        .finish = finish_mark_task,
+        .use = RPS_NPU_USE_IDLE,
+};
 
 /* Takes a hold of the mark; false: no memory. */
 static bool
@@ -175,6 +180,18 @@ check_event(const rps_npu_event *event, const rps_npu_stream *stream,
     return RPS_OK;
 }
 
+static rps_status
+put_mark(rps_npu_stream *stream, struct rps_npu_mark *mark)
+{
+    if (rps_npu_stream_captures(stream)) {
+        rps_npu_gate_raise(&mark->gate, 1);
+        return rps_npu_capture_record(stream, mark);
+    }
+    return give_mark_task(stream, &reaching, mark)
+                   ? RPS_OK
+                   : rps_npu_nomem("record an event");
+}
+
 rps_status
 rps_npu_event_record(rps_npu_event *event, rps_npu_stream *stream)
 {
@@ -189,12 +206,40 @@ rps_npu_event_record(rps_npu_event *event, rps_npu_stream *stream)
         return status;
     }
     mark = rps_npu_mark_create(stream);
-    if (mark == NULL || !give_mark_task(stream, &reaching, mark)) {
-        rps_npu_mark_drop(mark);
+    if (mark == NULL) {
         return rps_npu_nomem(operation);
+    }
+    status = put_mark(stream, mark);
+    if (status != RPS_OK) {
+        rps_npu_mark_drop(mark);
+        return status;
     }
     set_mark(event, mark);
     return RPS_OK;
+}
+
+/* Its own marks are behind a stream when it comes to what it is given now. */
+static rps_status
+wait_for_mark(rps_npu_stream *stream, struct rps_npu_mark *mark)
+{
+    if (mark->captured != NULL) {
+        return rps_npu_capture_wait(stream, mark);
+    }
+    if (mark->stream == stream || rps_npu_gate_reached(&mark->gate, 1)) {
+        return RPS_OK;
+    }
+    if (rps_npu_stream_captures(stream)) {
+        (void)rps_npu_fail(RPS_E_INVAL,
+                "npu%" PRIu32 " stream \"%s\": wait for an event: it was "
+                "recorded outside the capture, and is not done: wait for it "
+                "before",
+                stream->npu->id, stream->name);
+        rps_npu_capture_break(stream->capture);
+        return RPS_E_INVAL;
+    }
+    return give_mark_task(stream, &awaiting, mark)
+                   ? RPS_OK
+                   : rps_npu_nomem("wait for an event");
 }
 
 rps_status
@@ -202,7 +247,6 @@ rps_npu_stream_wait(rps_npu_stream *stream, rps_npu_event *event)
 {
     const char *operation = "wait for an event";
     struct rps_npu_mark *mark = NULL;
-    bool given = true;
     rps_status status = rps_npu_stream_ready(stream, operation);
 
     if (status == RPS_OK) {
@@ -212,13 +256,11 @@ rps_npu_stream_wait(rps_npu_stream *stream, rps_npu_event *event)
         return status;
     }
     mark = hold_mark(event);
-    /* of its own marks a stream has passed whatever it is given later */
-    if (mark != NULL && mark->stream != stream &&
-            !rps_npu_gate_reached(&mark->gate, 1)) {
-        given = give_mark_task(stream, &awaiting, mark);
+    if (mark != NULL) {
+        status = wait_for_mark(stream, mark);
+        rps_npu_mark_drop(mark);
     }
-    rps_npu_mark_drop(mark);
-    return given ? RPS_OK : rps_npu_nomem(operation);
+    return status;
 }
 
 bool
@@ -247,7 +289,8 @@ static bool
 read_time(const rps_npu_event *event, uint64_t *ns_out)
 {
     struct rps_npu_mark *mark = hold_mark(event);
-    const bool done = mark != NULL && rps_npu_gate_reached(&mark->gate, 1);
+    const bool done = mark != NULL && mark->captured == NULL &&
+                      rps_npu_gate_reached(&mark->gate, 1);
 
     *ns_out = done ? mark->ns : 0;
     rps_npu_mark_drop(mark);

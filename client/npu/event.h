@@ -2,7 +2,8 @@
 /*
  * A mark: one recording of an event, kept by the event, by the task that
  * reaches it and by those that wait for it. An event is whichever mark it got
- * last; so it may be recorded anew, or go, while others wait.
+ * last; so it may be recorded anew, or go, while others wait. One of a capture
+ * is an edge of the step, and nothing outside: there it is reached.
  */
 #ifndef RPS_NPU_EVENT_H
 #define RPS_NPU_EVENT_H
@@ -15,6 +16,7 @@ struct rps_npu_mark {
     struct rps_npu_gate gate;     /* 1: reached */
     uint64_t ns;                  /* when; set before the gate rises */
     const rps_npu_stream *stream; /* whose; never followed */
+    struct rps_npu_captured_mark *captured; /* NULL: of no capture */
 };
 
 /** NULL: no memory. */

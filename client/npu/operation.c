@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/npu/operation.h"
 
+#include "client/npu/capture.h"
 #include "client/npu/error.h"
 #include "client/npu/workspace.h"
 
@@ -13,7 +14,8 @@
 struct kernel_task {
     struct rps_npu_task task;
     rps_npu_kernel_fn kernel;
-    void *workspace;
+    void *const *workspace; /* its own, or where its step has it */
+    void *own_workspace;
     const char *type;
     const char *name;
     const char *holds;
@@ -27,13 +29,17 @@ run_kernel(rps_npu_stream *stream, struct rps_npu_task *task)
 {
     const struct kernel_task *kernel = (struct kernel_task *)task;
 
-    kernel->kernel(kernel->args, kernel->workspace);
+    kernel->kernel(kernel->args, *kernel->workspace);
     rps_npu_tally_add(&stream->npu->tally, RPS_NPU_OPERATIONS, 1);
     return RPS_OK;
 }
 
 static const struct rps_npu_task_kind running = {
-        .run = run_kernel, .device = true, .launch = true};
+        .run = run_kernel,
+        .use = RPS_NPU_USE_BUSY,
+        .sort = RPS_NPU_SORT_OPERATION,
+        .launch = true,
+};
 
 static struct kernel_task *
 make_task(const struct rps_npu_operation *operation)
@@ -66,6 +72,23 @@ make_task(const struct rps_npu_operation *operation)
     return task;
 }
 
+/* A step has one a lane, made when the capture ends. */
+static rps_status
+find_workspace(rps_npu_stream *stream, uint64_t bytes, struct kernel_task *task)
+{
+    task->workspace = &task->own_workspace;
+    if (rps_npu_stream_captures(stream)) {
+        struct rps_npu_lane *lane = rps_npu_capture_lane(stream);
+
+        if (bytes > lane->workspace_bytes) {
+            lane->workspace_bytes = bytes;
+        }
+        task->workspace = &lane->workspace;
+        return RPS_OK;
+    }
+    return rps_npu_workspace(stream, bytes, &task->own_workspace);
+}
+
 rps_status
 rps_npu_enqueue(
         rps_npu_stream *stream, const struct rps_npu_operation *operation)
@@ -83,8 +106,7 @@ rps_npu_enqueue(
     if (task == NULL) {
         return rps_npu_nomem(operation->type);
     }
-    status = rps_npu_workspace(
-            stream, operation->workspace_bytes, &task->workspace);
+    status = find_workspace(stream, operation->workspace_bytes, task);
     if (status != RPS_OK) {
         free(task);
         return status;

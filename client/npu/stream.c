@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/npu/stream.h"
 
+#include "client/npu/capture.h"
 #include "client/npu/error.h"
 #include "client/npu/pause.h"
 #include "client/npu/workspace.h"
@@ -13,10 +14,12 @@
 
 /* --- the thread ----------------------------------------------------------- */
 
-static void
-set_busy(rps_npu_stream *stream, bool busy)
+void
+rps_npu_stream_use(rps_npu_stream *stream, enum rps_npu_use use)
 {
-    if (stream->busy == busy) {
+    const bool busy = use == RPS_NPU_USE_BUSY;
+
+    if (use == RPS_NPU_USE_AS_BEFORE || stream->busy == busy) {
         return;
     }
     stream->busy = busy;
@@ -30,7 +33,7 @@ set_busy(rps_npu_stream *stream, bool busy)
 rps_status
 rps_npu_stream_do(rps_npu_stream *stream, struct rps_npu_task *task)
 {
-    set_busy(stream, task->kind->device);
+    rps_npu_stream_use(stream, task->kind->use);
     return task->kind->run(stream, task);
 }
 
@@ -43,9 +46,7 @@ keep_failure(rps_npu_stream *stream, rps_status status)
     stream->failure = status;
 }
 
-/* What follows a failure is not done, but for marks: others wait for them.
- * A task of a step is handed over anew once it is done, so that nothing of it
- * is read behind that. */
+/* What follows a failure is not done, but for marks: others wait for them. */
 static void
 do_one(rps_npu_stream *stream, struct rps_npu_task *task)
 {
@@ -74,7 +75,7 @@ do_all(rps_npu_stream *stream, struct rps_npu_task *task)
 
         do_one(stream, task);
         if (next == NULL) {
-            set_busy(stream, false);
+            rps_npu_stream_use(stream, RPS_NPU_USE_IDLE);
         }
         rps_npu_gate_raise(&stream->done, ++done);
         task = next;
@@ -156,8 +157,8 @@ rps_npu_stream_post(rps_npu_stream *stream, struct rps_npu_task *task)
     }
 }
 
-static void
-wait_for_room(rps_npu_stream *stream)
+void
+rps_npu_stream_make_room(rps_npu_stream *stream)
 {
     const uint64_t given = stream->given;
 
@@ -169,10 +170,14 @@ wait_for_room(rps_npu_stream *stream)
 void
 rps_npu_stream_give(rps_npu_stream *stream, struct rps_npu_task *task)
 {
+    if (rps_npu_stream_captures(stream)) {
+        rps_npu_capture_note(stream, task);
+        return;
+    }
     if (task->kind->launch) {
         rps_npu_launch_pause(stream->npu);
     }
-    wait_for_room(stream);
+    rps_npu_stream_make_room(stream);
     rps_npu_stream_post(stream, task);
 }
 
@@ -208,7 +213,16 @@ rps_npu_stream_ready(rps_npu_stream *stream, const char *operation)
 rps_status
 rps_npu_stream_may_wait(rps_npu_stream *stream, const char *operation)
 {
-    return rps_npu_stream_ready(stream, operation);
+    rps_status status = rps_npu_stream_ready(stream, operation);
+
+    if (status == RPS_OK && rps_npu_stream_captures(stream)) {
+        status = rps_npu_fail(RPS_E_INVAL,
+                "npu%" PRIu32 " stream \"%s\": %s: it captures, and no step "
+                "can do that",
+                stream->npu->id, stream->name, operation);
+        rps_npu_capture_break(stream->capture);
+    }
+    return status;
 }
 
 static rps_status
@@ -308,6 +322,7 @@ rps_npu_stream_destroy(rps_npu_stream *stream)
     if (stream == NULL) {
         return;
     }
+    rps_npu_capture_leave(stream);
     rps_npu_stream_drain(stream);
     unlink_stream(stream);
     pthread_mutex_lock(&stream->lock);

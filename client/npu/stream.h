@@ -41,9 +41,10 @@ struct rps_npu_stream {
     _Atomic int failure;    /* rps_status; set by the thread */
     struct rps_error words; /* lock; of the failure */
 
-    struct rps_npu_capture *capture; /* the caller's: NULL: none */
-    void *workspace;                 /* the caller's: device memory */
-    uint64_t workspace_bytes;        /* the caller's */
+    /* NULL: none. Its user's; others only look whether there is one */
+    struct rps_npu_capture *_Atomic capture;
+    void *workspace;          /* its user's: device memory */
+    uint64_t workspace_bytes; /* its user's */
 };
 
 /**
@@ -62,8 +63,14 @@ rps_status rps_npu_stream_may_wait(
  * captured. Waits where it has too many, and as long as a launch takes. */
 void rps_npu_stream_give(rps_npu_stream *stream, struct rps_npu_task *task);
 
-/** The same at once: of a task that another stream's thread hands over. */
+/** Wait until it has not too many tasks. */
+void rps_npu_stream_make_room(rps_npu_stream *stream);
+
+/** At once, and not noted. Threads: any. */
 void rps_npu_stream_post(rps_npu_stream *stream, struct rps_npu_task *task);
+
+/** On the stream's thread: what the device does from now on. */
+void rps_npu_stream_use(rps_npu_stream *stream, enum rps_npu_use use);
 
 /** Do one task on the stream's thread. Errors: its own. */
 rps_status rps_npu_stream_do(rps_npu_stream *stream, struct rps_npu_task *task);

@@ -14,6 +14,22 @@
 struct rps_npu_mark;
 struct rps_npu_task;
 
+/** What the device does meanwhile. */
+enum rps_npu_use {
+    RPS_NPU_USE_AS_BEFORE = 0, /* it takes no time */
+    RPS_NPU_USE_BUSY,          /* a kernel or a copy */
+    RPS_NPU_USE_IDLE           /* the stream waits, or the host works */
+};
+
+/** As what rps_npu_step_describe() counts it. */
+enum rps_npu_sort {
+    RPS_NPU_SORT_NONE = 0,
+    RPS_NPU_SORT_OPERATION,
+    RPS_NPU_SORT_COPY,
+    RPS_NPU_SORT_CALL,
+    RPS_NPU_SORTS
+};
+
 /** What is done with a task, by kind. */
 struct rps_npu_task_kind {
     /**
@@ -23,10 +39,11 @@ struct rps_npu_task_kind {
     rps_status (*run)(rps_npu_stream *stream, struct rps_npu_task *task);
     /** NULL: nothing but the block. Also of tasks that were never run. */
     void (*finish)(struct rps_npu_task *task);
-    bool device; /* a kernel or a copy: the device is busy with it */
+    enum rps_npu_use use;
+    enum rps_npu_sort sort;
     bool launch; /* giving it is a launch: counted, and takes its latency */
     bool failed; /* run on a failed stream, too */
-    bool kept;   /* a step's: it may be given anew once it was run */
+    bool kept;   /* frees itself, at the end of its run */
 };
 
 struct rps_npu_task {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Order in a stream and between streams, host functions, failures. */
-#include "client/npu/operation.h"
-#include "tests/unit/npu/npu.h"
+#include "tests/unit/npu/kernel.h"
 
 #include <stdatomic.h>
 
@@ -25,51 +24,13 @@ tear_down(void)
     rps_npu_close(npu);
 }
 
-/* A kernel: x = 3 x + add, mod 2^32. Any other order gives another x. */
-struct step {
-    uint32_t *x; /* inside */
-    uint32_t add;
-};
-
-static void
-run_step(const void *args, void *workspace)
-{
-    const struct step *step = args;
-
-    *step->x = *step->x * 3 + step->add;
-}
-
-static void
-give_step(rps_npu_stream *stream, void *x, uint32_t add)
-{
-    const struct step step = {.x = rps_npu_inside(npu, x), .add = add};
-    const struct rps_npu_operation operation = {
-            .type = "step",
-            .kernel = run_step,
-            .args = &step,
-            .args_bytes = sizeof(step),
-    };
-
-    ck_assert_ok(rps_npu_enqueue(stream, &operation));
-}
-
-static uint32_t
-read_word(rps_npu_stream *stream, const void *from)
-{
-    uint32_t word = 0;
-
-    ck_assert_ok(
-            rps_npu_copy(stream, &word, from, sizeof(word), RPS_NPU_TO_HOST));
-    return word;
-}
-
 START_TEST(a_stream_does_what_it_is_given_in_order)
 {
     void *x = take_memory(npu, 4);
     uint32_t expected = 0;
 
     for (uint32_t i = 0; i < 20000; i++) { /* more than a stream holds */
-        give_step(a, x, i);
+        give_step(npu, a, x, i);
         expected = expected * 3 + i;
     }
     ck_assert_uint_eq(read_word(a, x), expected);
@@ -122,10 +83,10 @@ START_TEST(events_order_work_between_streams)
     ck_assert_ok(rps_npu_event_create(npu, &used));
     for (uint32_t i = 0; i < 2000; i++) {
         ck_assert_ok(rps_npu_stream_wait(b, used));
-        give_step(b, x, i);
+        give_step(npu, b, x, i);
         ck_assert_ok(rps_npu_event_record(made, b));
         ck_assert_ok(rps_npu_stream_wait(a, made));
-        give_step(a, x, ~i);
+        give_step(npu, a, x, ~i);
         ck_assert_ok(rps_npu_event_record(used, a));
         expected = (expected * 3 + i) * 3 + ~i;
     }
