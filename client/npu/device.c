@@ -10,6 +10,7 @@
 #include "client/npu/claim.h"
 #include "client/npu/error.h"
 #include "client/npu/pause.h"
+#include "client/npu/pool_device.h"
 #include "client/npu/stream.h"
 
 #include <inttypes.h>
@@ -83,6 +84,7 @@ static void
 free_device(rps_npu *npu)
 {
     pthread_mutex_destroy(&npu->launch_lock);
+    rps_npu_pool_close(npu);
     pthread_mutex_destroy(&npu->lock);
     rps_npu_tally_finish(&npu->tally);
     rps_npu_link_finish(&npu->links[RPS_NPU_TO_HOST]);
@@ -114,6 +116,11 @@ make_device(uint32_t id, const rps_npu_options *options, rps_npu **npu_out)
     rps_npu_tally_init(&npu->tally);
     pthread_mutex_init(&npu->lock, NULL);
     pthread_mutex_init(&npu->launch_lock, NULL);
+    status = rps_npu_pool_open(npu);
+    if (status != RPS_OK) {
+        free_device(npu);
+        return status;
+    }
     *npu_out = npu;
     return RPS_OK;
 }

@@ -19,7 +19,7 @@ struct rps_npu {
     uint32_t id;
     rps_npu_options options;
     struct rps_npu_memory memory;
-    struct rps_npu_pool *pool; /* pool.c's */
+    struct rps_npu_pool *pool; /* set before start; pool.h */
     /* by enum rps_npu_copy: a direction each, shared by all streams */
     struct rps_npu_link links[2];
     struct rps_npu_tally tally;

@@ -4,6 +4,7 @@
 #include "client/npu/capture.h"
 #include "client/npu/error.h"
 #include "client/npu/pause.h"
+#include "client/npu/pool.h"
 #include "client/npu/workspace.h"
 
 #include <inttypes.h>
@@ -331,6 +332,7 @@ rps_npu_stream_destroy(rps_npu_stream *stream)
     pthread_cond_signal(&stream->given_more);
     pthread_join(stream->thread, NULL);
     rps_npu_workspace_finish(stream);
+    rps_pool_forget_stream(stream->npu->pool, stream);
     free_stream(stream);
 }
 

@@ -385,12 +385,14 @@ typedef struct rps_npu_pool_stats {
     rps_npu_figure reserved;  /**< segments */
     rps_npu_figure blocks;    /**< live blocks, their number */
     rps_npu_figure segments;  /**< their number */
-    uint64_t largest_free;    /**< block in a segment */
+    uint64_t held;         /**< free blocks of compiled steps, theirs alone */
+    uint64_t largest_free; /**< block that any request may have */
     uint64_t requests;
     uint64_t reused;        /**< of them, without a new segment */
     uint64_t trimmed;       /**< segments given back, their number */
     uint64_t out_of_memory; /**< requests that failed */
-    /** 1 - largest_free / (reserved - active); 0 where nothing is free. */
+    /** 1 - largest_free / (reserved - active - held); 0 where nothing is
+     * free. */
     double fragmentation;
 } rps_npu_pool_stats;
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of tensors share. */
+#ifndef RPS_NPU_TENSOR_IMPL_H
+#define RPS_NPU_TENSOR_IMPL_H
+
+#include <recps/npu_tensor.h>
+
+/** Sizes in bytes, and products of them with 8, do not overflow. */
+#define RPS_NPU_ELEMENTS_MAX (UINT64_C(1) << 44)
+
+/** `operation` begins the words. Errors: INVAL (too many dimensions or
+ * elements). */
+rps_status rps_npu_tensor_check_shape(const char *operation, uint32_t ndim,
+        const uint64_t *shape, uint64_t *elements_out);
+
+/** This shape, contiguous. */
+void rps_npu_tensor_lay_out(
+        rps_npu_tensor *tensor, uint32_t ndim, const uint64_t *shape);
+
+#endif /* RPS_NPU_TENSOR_IMPL_H */
