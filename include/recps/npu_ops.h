@@ -74,6 +74,18 @@ typedef struct rps_npu_ops_options {
 /** Fill *options with the defaults. Threads: any. */
 RPS_API void rps_npu_ops_options_init(rps_npu_ops_options *options);
 
+#define RPS_NPU_BLAS_THREADS_MAX 1024u
+
+/**
+ * Threads of a matrix product, in the whole process. One, unless this call or
+ * OPENBLAS_NUM_THREADS in the environment says otherwise before the first
+ * product; `deterministic` refuses more.
+ *
+ * Threads: any, while no product runs.
+ * Errors:  RPS_E_INVAL: 0, or above RPS_NPU_BLAS_THREADS_MAX.
+ */
+RPS_API RPS_NODISCARD rps_status rps_npu_set_blas_threads(uint32_t threads);
+
 /** What every operator takes: a small value that the caller keeps. */
 typedef struct rps_npu_ops {
     rps_npu_stream *stream; /**< borrowed */
