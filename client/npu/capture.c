@@ -244,6 +244,9 @@ take_step(struct rps_npu_capture *capture)
     }
     leave(step->npu, capture);
     free(capture);
+    rps_pool_private_close(step->npu->pool, step->memory);
+    step->info.memory_bytes =
+            rps_pool_private_bytes(step->npu->pool, step->memory);
     return step;
 }
 
@@ -269,7 +272,10 @@ check_joined(const struct rps_npu_capture *capture)
     return RPS_OK;
 }
 
-/* One block for all lanes: their kernels may run at the same time. */
+/* One block for all lanes: their kernels may run at the same time. Not of the
+ * step's own memory: what was freed there is used by a part of its kernels,
+ * this by all of them. What the block was before is over when they begin, on
+ * whichever stream. */
 static rps_status
 make_workspaces(struct rps_npu_step *step)
 {
@@ -287,10 +293,11 @@ make_workspaces(struct rps_npu_step *step)
     if (bytes == 0) {
         return RPS_OK;
     }
-    status = rps_npu_malloc(step->npu, bytes, &step->workspace);
+    status = rps_npu_pool_alloc(step->lanes[0].stream, bytes, &step->workspace);
     if (status != RPS_OK) {
         return status;
     }
+    rps_npu_stream_drain(step->lanes[0].stream);
     for (uint32_t l = 0; l < step->lane_count; l++) {
         struct rps_npu_lane *lane = &step->lanes[l];
 

@@ -100,6 +100,9 @@ void rps_pool_forget_stream(struct rps_npu_pool *pool, rps_npu_stream *stream);
 /** When a capture begins. NULL: no memory. */
 struct rps_pool_private *rps_pool_private_create(struct rps_npu_pool *pool);
 
+/** Of the pool's, from 1: no two have the same. */
+uint64_t rps_pool_private_number(const struct rps_pool_private *private);
+
 /** The capture has ended: requests for the step end, too. */
 void rps_pool_private_close(
         struct rps_npu_pool *pool, struct rps_pool_private *private);

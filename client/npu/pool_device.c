@@ -2,6 +2,7 @@
 /* The pool as npu.h has it. */
 #include "client/npu/pool_device.h"
 
+#include "client/npu/capture.h"
 #include "client/npu/device.h"
 #include "client/npu/error.h"
 #include "client/npu/stream.h"
@@ -35,7 +36,7 @@ static bool
 mark(void *context, const rps_npu_stream *stream, uint64_t *position_out)
 {
     *position_out = rps_npu_stream_position(stream);
-    return true;
+    return !rps_npu_stream_captures(stream);
 }
 
 static bool
@@ -88,19 +89,33 @@ answer(const rps_npu *npu, rps_status status, const char *operation,
 }
 
 rps_status
-rps_npu_pool_alloc(rps_npu_stream *stream, uint64_t bytes, void **address_out)
+rps_npu_pool_take(rps_npu_stream *stream, struct rps_pool_private *memory,
+        uint64_t bytes, void **address_out)
 {
     struct rps_error error = {.text = ""};
-    rps_status status;
+    const rps_status status = rps_pool_alloc(
+            stream->npu->pool, stream, memory, bytes, address_out, &error);
 
+    return answer(stream->npu, status, "memory of the pool", &error);
+}
+
+struct rps_pool_private *
+rps_npu_pool_step_of(const rps_npu_stream *stream)
+{
+    return rps_npu_stream_captures(stream) ? stream->capture->step->memory
+                                           : NULL;
+}
+
+rps_status
+rps_npu_pool_alloc(rps_npu_stream *stream, uint64_t bytes, void **address_out)
+{
     *address_out = NULL;
     if (stream == NULL) {
         return rps_npu_fail(
                 RPS_E_INVAL, "memory of the pool: no stream is given");
     }
-    status = rps_pool_alloc(
-            stream->npu->pool, stream, NULL, bytes, address_out, &error);
-    return answer(stream->npu, status, "memory of the pool", &error);
+    return rps_npu_pool_take(
+            stream, rps_npu_pool_step_of(stream), bytes, address_out);
 }
 
 rps_status

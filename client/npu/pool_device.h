@@ -10,6 +10,13 @@
  * (rps_npu_error). */
 rps_status rps_npu_pool_open(rps_npu *npu);
 
+/** rps_npu_pool_alloc() of this step's memory (NULL: of no step's). */
+rps_status rps_npu_pool_take(rps_npu_stream *stream,
+        struct rps_pool_private *memory, uint64_t bytes, void **address_out);
+
+/** Of which step's memory what the stream asks for is; NULL: of no step's. */
+struct rps_pool_private *rps_npu_pool_step_of(const rps_npu_stream *stream);
+
 /** The device has no streams any more. */
 void rps_npu_pool_close(rps_npu *npu);
 

@@ -70,7 +70,7 @@ struct rps_pool_arena {
 };
 
 struct rps_pool_private {
-    uint64_t number; /* of the pool's, from 1 */
+    uint64_t number; /* of the pool's, from 1; set before use */
     bool open;       /* its capture goes on */
     struct rps_pool_arena *arenas;
     struct rps_pool_private *next;

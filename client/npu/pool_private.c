@@ -33,6 +33,12 @@ unlink_private(
     *at = private->next;
 }
 
+uint64_t
+rps_pool_private_number(const struct rps_pool_private *private)
+{
+    return private->number;
+}
+
 void
 rps_pool_private_close(
         struct rps_npu_pool *pool, struct rps_pool_private *private)

@@ -20,6 +20,7 @@
 #define RPS_NPU_STEP_H
 
 #include "client/npu/gate.h"
+#include "client/npu/pool.h"
 #include "client/npu/queue.h"
 #include "client/npu/stream.h"
 
@@ -57,7 +58,9 @@ struct rps_npu_step {
     struct rps_npu_step_queue queues[RPS_NPU_STEP_QUEUES_MAX];
     uint32_t queue_count;
     rps_npu_step_info info;
-    void *workspace; /* device memory: all lanes' */
+    struct rps_pool_private *memory; /* what it asked the pool for */
+    struct rps_npu_kept *kept;       /* views of other memory (keep.h) */
+    void *workspace;                 /* a block of the pool: all lanes' */
 
     uint64_t iteration;         /* the running launch's: the last begun */
     uint64_t given;             /* the user's: launches */

@@ -3,6 +3,9 @@
 #include "client/npu/tensor.h"
 
 #include "client/npu/error.h"
+#include "client/npu/keep.h"
+#include "client/npu/pool_device.h"
+#include "client/npu/stream.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -10,9 +13,23 @@
 
 struct rps_npu_storage {
     _Atomic uint64_t views;
-    rps_npu *npu;  /* set before use, as is what follows */
-    void *address; /* a block of its pool */
+    rps_npu *npu;    /* set before use, as is what follows */
+    void *address;   /* a block of its pool */
+    uint64_t step;   /* whose memory that is; 0: no step's */
+    uint64_t stream; /* for whose work: its number */
 };
+
+rps_npu *
+rps_npu_storage_device(const rps_npu_storage *storage)
+{
+    return storage->npu;
+}
+
+uint64_t
+rps_npu_storage_step(const rps_npu_storage *storage)
+{
+    return storage->step;
+}
 
 uint64_t
 rps_npu_dtype_size(enum rps_npu_dtype dtype)
@@ -79,6 +96,7 @@ make_storage(
         rps_npu_stream *stream, uint64_t bytes, rps_npu_storage **storage_out)
 {
     rps_npu_storage *storage = calloc(1, sizeof(*storage));
+    const struct rps_pool_private *memory = NULL;
     rps_status status;
 
     if (storage == NULL) {
@@ -89,10 +107,19 @@ make_storage(
         free(storage);
         return status;
     }
+    memory = rps_npu_pool_step_of(stream);
+    storage->step = memory != NULL ? rps_pool_private_number(memory) : 0;
     storage->npu = rps_npu_stream_device(stream);
     storage->views = 1;
+    storage->stream = stream->number;
     *storage_out = storage;
     return RPS_OK;
+}
+
+uint64_t
+rps_npu_storage_stream(const rps_npu_storage *storage)
+{
+    return storage->stream;
 }
 
 rps_status
@@ -197,10 +224,11 @@ rps_npu_tensor_record_stream(
  */
 
 static rps_status
-check_contiguous(const char *operation, const rps_npu_tensor *tensor)
+prepare_copy(rps_npu_stream *stream, const char *operation,
+        const rps_npu_tensor *tensor)
 {
     return rps_npu_tensor_is_contiguous(tensor)
-                   ? RPS_OK
+                   ? rps_npu_keep(stream, operation, tensor, 1)
                    : rps_npu_fail(RPS_E_INVAL,
                              "%s: the tensor is a view that is not "
                              "contiguous: copy it with "
@@ -219,7 +247,7 @@ rps_npu_tensor_from_host(
         rps_npu_stream *stream, const rps_npu_tensor *tensor, const void *host)
 {
     const rps_status status =
-            check_contiguous("copy a tensor from the host", tensor);
+            prepare_copy(stream, "copy a tensor from the host", tensor);
 
     if (status != RPS_OK || bytes_of(tensor) == 0) {
         return status;
@@ -233,7 +261,7 @@ rps_npu_tensor_to_host(
         rps_npu_stream *stream, const rps_npu_tensor *tensor, void *host)
 {
     const rps_status status =
-            check_contiguous("copy a tensor to the host", tensor);
+            prepare_copy(stream, "copy a tensor to the host", tensor);
 
     if (status != RPS_OK || bytes_of(tensor) == 0) {
         return status;

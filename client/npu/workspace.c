@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/npu/workspace.h"
 
+#include "client/npu/pool_device.h"
+
 #define GRAIN_BYTES (UINT64_C(64) << 10) /* few sizes, so few growths */
 
 static rps_status
@@ -10,12 +12,12 @@ grow(rps_npu_stream *stream, uint64_t bytes)
     const uint64_t want = bytes > twice ? bytes : twice;
     const uint64_t whole = (want + GRAIN_BYTES - 1) / GRAIN_BYTES * GRAIN_BYTES;
     void *larger = NULL;
-    const rps_status status = rps_npu_malloc(stream->npu, whole, &larger);
+    const rps_status status = rps_npu_pool_take(stream, NULL, whole, &larger);
 
     if (status != RPS_OK) {
         return status;
     }
-    rps_npu_workspace_finish(stream);
+    rps_npu_workspace_finish(stream); /* queued kernels go on using it */
     stream->workspace = larger;
     stream->workspace_bytes = whole;
     return RPS_OK;
@@ -39,7 +41,8 @@ rps_npu_workspace(rps_npu_stream *stream, uint64_t bytes, void **inside_out)
 void
 rps_npu_workspace_finish(rps_npu_stream *stream)
 {
-    (void)rps_npu_free(stream->npu, stream->workspace);
+    /* what is queued may use it still: so may only the same stream */
+    (void)rps_npu_pool_free(stream->npu, stream->workspace);
     stream->workspace = NULL;
     stream->workspace_bytes = 0;
 }

@@ -337,24 +337,29 @@ RPS_API RPS_NODISCARD rps_status rps_npu_event_elapsed(
  * keeps when they are free: 2 MiB ones for requests up to 1 MiB, 20 MiB ones
  * for those up to 10 MiB, their own size (in 2 MiB) beyond.
  *
- * Threads: one at a time a stream.
- * Errors:  the usual. Before NOMEM, free segments go back to the driver and
- *          the request is tried again; its words have the pool's statistics.
+ * Threads: one at a time a stream; not in a host function, since it may wait
+ *          for the device.
+ * Errors:  the usual; INVAL (0 bytes). Before NOMEM, free segments go back to
+ *          the driver and the request is tried again, then once more when
+ *          other streams are done with what was freed; its words have the
+ *          pool's statistics.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_pool_alloc(
         rps_npu_stream *stream, uint64_t bytes, void **address_out);
 
 /**
- * Give it back: later work of its stream may have it at once, other streams it
- * was recorded on (below) when their work until now is done.
+ * Give it back: later work of its stream may have it at once or, where other
+ * streams were recorded (below), when their work until now is done. NULL is
+ * allowed.
  *
  * Threads: any.
- * Errors:  the usual.
+ * Errors:  INVAL (no block that is in use begins there).
  */
 RPS_API rps_status rps_npu_pool_free(rps_npu *npu, void *address);
 
 /**
- * This block is used on another stream, too.
+ * This block is used on another stream, too. Operators, and copies of tensors,
+ * say so themselves.
  *
  * Threads: any.
  * Errors:  the usual.
@@ -363,9 +368,9 @@ RPS_API RPS_NODISCARD rps_status rps_npu_pool_record_stream(
         void *address, rps_npu_stream *stream);
 
 /**
- * Free segments go back to the driver. Returns their bytes.
+ * Segments with nothing in use go back to the driver. Returns their bytes.
  *
- * Threads: any.
+ * Threads: any, but not in a host function.
  */
 RPS_API uint64_t rps_npu_pool_trim(rps_npu *npu);
 
