@@ -434,6 +434,33 @@ START_TEST(parts_have_the_bits_of_the_whole)
 }
 END_TEST
 
+START_TEST(strides_change_no_bit)
+{
+    const size_t *shape = shapes[(size_t)_i % SHAPES];
+    const struct arithmetic *a = &arithmetics[(size_t)_i / SHAPES];
+    struct layer near = make_layer(shape[0], shape[1], shape[2], 0, 41);
+    struct layer far = make_layer(shape[0], shape[1], shape[2], PAD, 41);
+    float *y = NULL, *dx = NULL;
+
+    aim(&near, a, RPS_NPU_KERNEL_ACT_GELU, true);
+    aim(&far, a, RPS_NPU_KERNEL_ACT_GELU, true);
+    run_forward(&near);
+    run_forward(&far);
+    run_back(&near);
+    run_back(&far);
+    y = gather(far.sy, far.rows, far.out, PAD);
+    dx = gather(far.sdx, far.rows, far.in, PAD);
+    assert_same_bits("y", y, near.sy, near.rows * near.out);
+    assert_same_bits("dx", dx, near.sdx, near.rows * near.in);
+    assert_same_bits("dW", far.dw, near.dw, near.out * near.in);
+    assert_same_bits("db", far.db, near.db, near.out);
+    free(y);
+    free(dx);
+    drop_layer(&near);
+    drop_layer(&far);
+}
+END_TEST
+
 /* The last 66 of 130 rows alone. */
 START_TEST(a_deterministic_row_depends_on_its_place_in_its_tile)
 {
@@ -604,6 +631,7 @@ linear_suite(void)
     tcase_add_loop_test(tcase, gradients_are_the_models, 0, LOOP);
     tcase_add_loop_test(tcase, gradients_are_differences_of_the_loss, 0, 2);
     tcase_add_loop_test(tcase, parts_have_the_bits_of_the_whole, 0, LOOP);
+    tcase_add_loop_test(tcase, strides_change_no_bit, 0, LOOP);
     tcase_add_loop_test(
             tcase, a_deterministic_row_depends_on_its_place_in_its_tile, 1, 2);
     tcase_add_loop_test(
