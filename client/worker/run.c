@@ -2,6 +2,7 @@
 #include "client/worker/run.h"
 
 #include "base/transport.h"
+#include "client/worker/device.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -136,6 +137,10 @@ rps_run_open_data(struct rps_run *run)
     }
     if (status == RPS_OK) {
         status = make_model(run);
+    }
+    if (status == RPS_OK && run->settings->device.npu) {
+        status = rps_device_open(
+                &run->device, run->settings, run->model, &run->error);
     }
     return status;
 }
@@ -332,6 +337,7 @@ rps_run_close(struct rps_run *run)
     rps_report_destroy(run->report);
     rps_tables_finish(&run->tables);
     rps_client_close(run->client);
+    rps_device_close(run->device);
     rps_model_destroy(run->model);
     rps_layout_finish(&run->layout);
     rps_dataset_close(run->eval_data);

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rps_device; /* client/worker/device.h */
 struct rps_profile_session;
 
 struct rps_run {
@@ -28,6 +29,7 @@ struct rps_run {
     uint64_t test_end;
     struct rps_layout layout; /* which fields go where */
     struct rps_model *model;
+    struct rps_device *device; /* that computes it; NULL: plain calls do */
     rps_client *client;
     rps_terms terms; /* the chief's, once joined */
     uint32_t epoch;  /* the job's, once joined */
@@ -42,7 +44,7 @@ struct rps_run {
     struct rps_error error;              /* of the failure in hand */
 };
 
-/** Open the data and make the model that fits it. */
+/** Open the data, make the model that fits it, take the device. */
 rps_status rps_run_open_data(struct rps_run *run);
 
 /** Defaults, then what --job-id and its kin say; waiting is reported. */
