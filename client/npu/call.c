@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host functions: what a stream calls between two parts of a step. */
 #include "client/npu/error.h"
+#include "client/npu/spans.h"
 #include "client/npu/stream.h"
 
 #include <inttypes.h>
@@ -24,10 +25,18 @@ static rps_status
 run_call(rps_npu_stream *stream, struct rps_npu_task *task)
 {
     const struct call_task *call = (struct call_task *)task;
+    const uint64_t start = rps_npu_span_start();
     rps_status status = RPS_OK;
 
     (void)rps_npu_fail(RPS_OK, "it gave no words");
     status = call->function(call->context);
+    if (start != 0) {
+        rps_npu_span_end(start,
+                (struct rps_profile_span){.class = RPS_PROFILE_COMMUNICATION,
+                        .type = "host_function",
+                        .name = call->name,
+                        .track = stream->track});
+    }
     if (status != RPS_OK) {
         return rps_npu_fail(
                 status, "call \"%s\": %s", call->name, rps_npu_error());

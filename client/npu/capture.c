@@ -244,6 +244,9 @@ take_step(struct rps_npu_capture *capture)
     }
     leave(step->npu, capture);
     free(capture);
+    rps_pool_private_close(step->npu->pool, step->memory);
+    step->info.memory_bytes =
+            rps_pool_private_bytes(step->npu->pool, step->memory);
     return step;
 }
 
@@ -323,9 +326,6 @@ rps_npu_capture_end(rps_npu_stream *stream, rps_npu_step **step_out)
     if (status == RPS_OK) {
         status = make_workspaces(step);
     }
-    rps_pool_private_close(step->npu->pool, step->memory);
-    step->info.memory_bytes =
-            rps_pool_private_bytes(step->npu->pool, step->memory);
     if (status != RPS_OK) {
         rps_npu_step_destroy(step);
         return status;

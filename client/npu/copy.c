@@ -4,6 +4,7 @@
 
 #include "client/npu/error.h"
 #include "client/npu/pause.h"
+#include "client/npu/spans.h"
 #include "client/npu/stream.h"
 
 #include <inttypes.h>
@@ -32,6 +33,12 @@ static const char *const ways[] = {
         [RPS_NPU_ON_DEVICE] = "copy on the device",
 };
 
+static const char *const types[] = {
+        [RPS_NPU_TO_DEVICE] = "to_device",
+        [RPS_NPU_TO_HOST] = "to_host",
+        [RPS_NPU_ON_DEVICE] = "on_device",
+};
+
 /* --- on the stream's thread ------------------------------------------------
  */
 
@@ -49,11 +56,19 @@ static rps_status
 run_copy(rps_npu_stream *stream, struct rps_npu_task *task)
 {
     const struct copy_task *copy = (struct copy_task *)task;
+    const uint64_t start = rps_npu_span_start();
     const uint64_t end =
             rps_npu_copy_begin(stream->npu, copy->way, copy->bytes);
 
     memcpy(copy->to, copy->from, copy->bytes);
     rps_npu_pause_until(end);
+    if (start != 0) {
+        rps_npu_span_end(
+                start, (struct rps_profile_span){.class = RPS_PROFILE_COPY,
+                               .type = types[copy->way],
+                               .track = stream->track,
+                               .bytes = copy->bytes});
+    }
     return RPS_OK;
 }
 
@@ -62,7 +77,16 @@ run_fill(rps_npu_stream *stream, struct rps_npu_task *task)
 {
     const struct fill_task *fill = (struct fill_task *)task;
 
+    const uint64_t start = rps_npu_span_start();
+
     memset(fill->to, fill->value, fill->bytes);
+    if (start != 0) {
+        rps_npu_span_end(
+                start, (struct rps_profile_span){.class = RPS_PROFILE_OPERATOR,
+                               .type = "fill",
+                               .track = stream->track,
+                               .bytes = fill->bytes});
+    }
     rps_npu_tally_add(&stream->npu->tally, RPS_NPU_OPERATIONS, 1);
     return RPS_OK;
 }

@@ -11,6 +11,7 @@
 #include "client/npu/error.h"
 #include "client/npu/pause.h"
 #include "client/npu/pool_device.h"
+#include "client/npu/spans.h"
 #include "client/npu/stream.h"
 
 #include <inttypes.h>
@@ -270,10 +271,18 @@ rps_npu_inside(const rps_npu *npu, const void *address)
 }
 
 void
-rps_npu_launch_pause(rps_npu *npu)
+rps_npu_launch_pause(rps_npu *npu, const char *type)
 {
+    const uint64_t start = rps_npu_span_start();
+
     rps_npu_tally_add(&npu->tally, RPS_NPU_LAUNCHES, 1);
     if (npu->options.launch_latency_ns != 0) {
         rps_npu_pause_until(rps_clock_ns() + npu->options.launch_latency_ns);
+    }
+    if (start != 0) {
+        rps_npu_span_end(start,
+                (struct rps_profile_span){.class = RPS_PROFILE_SCHEDULING,
+                        .type = type,
+                        .track = RPS_NPU_HOST_TRACK});
     }
 }

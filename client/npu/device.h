@@ -42,7 +42,7 @@ rps_status rps_npu_check_range(rps_npu *npu, const char *operation,
         const char *side, const void *address, uint64_t bytes);
 
 /** A host call gives work to the device: counts it, and takes as long as the
- * simulated latency of a launch. */
-void rps_npu_launch_pause(rps_npu *npu);
+ * simulated latency of a launch. `type`: static; of its span in a profile. */
+void rps_npu_launch_pause(rps_npu *npu, const char *type);
 
 #endif /* RPS_NPU_DEVICE_H */

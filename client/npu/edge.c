@@ -2,6 +2,7 @@
 #include "client/npu/edge.h"
 
 #include "client/npu/launch.h"
+#include "client/npu/spans.h"
 
 #include <stdlib.h>
 
@@ -25,8 +26,16 @@ await(rps_npu_stream *stream, struct rps_npu_task *task)
     const uint64_t iteration = rps_npu_launch_iteration();
 
     if (!rps_npu_gate_reached(gate, iteration)) {
+        const uint64_t start = rps_npu_span_start();
+
         rps_npu_stream_use(stream, RPS_NPU_USE_IDLE);
         rps_npu_gate_wait(gate, iteration);
+        if (start != 0) {
+            rps_npu_span_end(start,
+                    (struct rps_profile_span){.class = RPS_PROFILE_SCHEDULING,
+                            .type = "wait_for_stream",
+                            .track = stream->track});
+        }
     }
     return RPS_OK;
 }

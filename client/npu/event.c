@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "client/npu/capture.h"
 #include "client/npu/error.h"
+#include "client/npu/spans.h"
 #include "client/npu/stream.h"
 
 #include <inttypes.h>
@@ -70,7 +71,15 @@ reach(rps_npu_stream *stream, struct rps_npu_task *task)
 static rps_status
 await(rps_npu_stream *stream, struct rps_npu_task *task)
 {
+    const uint64_t start = rps_npu_span_start();
+
     rps_npu_gate_wait(&((struct mark_task *)task)->mark->gate, 1);
+    if (start != 0) {
+        rps_npu_span_end(start,
+                (struct rps_profile_span){.class = RPS_PROFILE_SCHEDULING,
+                        .type = "wait_for_stream",
+                        .track = stream->track});
+    }
     return RPS_OK;
 }
 

@@ -66,7 +66,9 @@ keep(rps_npu_stream *stream, const char *operation,
             return keep_in_step(step, operation, tensor);
         }
     }
-    return rps_npu_tensor_record_stream(tensor, stream);
+    return rps_npu_storage_stream(tensor->storage) == stream->number
+                   ? RPS_OK
+                   : rps_npu_tensor_record_stream(tensor, stream);
 }
 
 rps_status

@@ -136,11 +136,11 @@ run_lane(rps_npu_stream *stream, struct rps_npu_task *task)
 /* Each queue of the step has what the next iteration takes; false: one will
  * not. */
 static bool
-claim_inputs(const struct rps_npu_step *step)
+claim_inputs(rps_npu_stream *stream, const struct rps_npu_step *step)
 {
     for (uint32_t q = 0; q < step->queue_count; q++) {
         if (rps_npu_queue_claim_sets(
-                    step->queues[q].queue, step->queues[q].takes)) {
+                    stream, step->queues[q].queue, step->queues[q].takes)) {
             continue;
         }
         while (q-- > 0) {
@@ -200,7 +200,7 @@ run_origin(rps_npu_stream *stream, struct rps_npu_task *task)
     while (begun < launch->count && !launch->ends &&
             launch->failure == RPS_OK) {
         rps_npu_stream_use(stream, RPS_NPU_USE_IDLE);
-        if (!claim_inputs(step)) {
+        if (!claim_inputs(stream, step)) {
             break;
         }
         begun++;
@@ -351,7 +351,7 @@ rps_npu_launch_counted(rps_npu_stream *stream, struct rps_npu_step *step,
     }
     step->last = stream;
     step->given++;
-    rps_npu_launch_pause(stream->npu);
+    rps_npu_launch_pause(stream->npu, "launch_step");
     rps_npu_stream_make_room(stream);
     post(stream, launch);
     return RPS_OK;

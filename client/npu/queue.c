@@ -5,6 +5,7 @@
 #include "client/npu/copy.h"
 #include "client/npu/error.h"
 #include "client/npu/pause.h"
+#include "client/npu/spans.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -94,26 +95,45 @@ lay_out(rps_npu_queue *queue, const uint64_t *bytes)
     return place_bytes;
 }
 
+static void
+show_depth(const rps_npu_queue *queue, uint64_t ready)
+{
+    if (rps_profile_is_on()) {
+        rps_profile_figure(queue->stream->track, rps_clock_ns(), (double)ready);
+    }
+}
+
 static rps_status
 copy_set(rps_npu_stream *stream, struct rps_npu_task *task)
 {
     struct place *place = (struct place *)task;
     rps_npu_queue *queue = place->queue;
+    const uint64_t start = rps_npu_span_start();
     const uint64_t end = rps_npu_copy_begin(
             stream->npu, RPS_NPU_TO_DEVICE, queue->set_bytes);
+    uint64_t ready = 0;
 
     for (uint32_t p = 0; p < queue->parts; p++) {
         memcpy(place->inside + queue->offsets[p],
                 place->staging + queue->offsets[p], queue->bytes[p]);
     }
     rps_npu_pause_until(end);
+    if (start != 0) {
+        rps_npu_span_end(
+                start, (struct rps_profile_span){.class = RPS_PROFILE_COPY,
+                               .type = "queue_put",
+                               .name = queue->name,
+                               .track = stream->track,
+                               .bytes = queue->set_bytes});
+    }
     rps_npu_tally_add(&stream->npu->tally, RPS_NPU_QUEUE_COPIES, 1);
     pthread_mutex_lock(&queue->lock);
     queue->ready++;
-    rps_npu_tally_most(&stream->npu->tally, RPS_NPU_QUEUE_DEPTH,
-            queue->ready - queue->taken);
+    ready = queue->ready - queue->taken;
+    rps_npu_tally_most(&stream->npu->tally, RPS_NPU_QUEUE_DEPTH, ready);
     pthread_cond_broadcast(&queue->changed);
     pthread_mutex_unlock(&queue->lock);
+    show_depth(queue, ready);
     return RPS_OK;
 }
 
@@ -223,16 +243,26 @@ rps_npu_queue_destroy(rps_npu_queue *queue)
 static struct place *
 wait_for_place(rps_npu_queue *queue)
 {
+    const uint64_t start = rps_npu_span_start();
     struct place *place = NULL;
+    bool waited = false;
 
     pthread_mutex_lock(&queue->lock);
     while (queue->put - queue->taken == queue->depth && !queue->canceled) {
+        waited = true;
         pthread_cond_wait(&queue->changed, &queue->lock);
     }
     if (!queue->canceled) {
         place = &queue->places[queue->put % queue->depth];
     }
     pthread_mutex_unlock(&queue->lock);
+    if (start != 0 && waited) {
+        rps_npu_span_end(start,
+                (struct rps_profile_span){.class = RPS_PROFILE_SCHEDULING,
+                        .type = "queue_full",
+                        .name = queue->name,
+                        .track = "input"});
+    }
     return place;
 }
 
@@ -346,19 +376,30 @@ rps_npu_queue_return_sets(rps_npu_queue *queue, uint64_t sets)
 }
 
 bool
-rps_npu_queue_claim_sets(rps_npu_queue *queue, uint64_t sets)
+rps_npu_queue_claim_sets(
+        rps_npu_stream *stream, rps_npu_queue *queue, uint64_t sets)
 {
+    const uint64_t start = rps_npu_span_start();
     bool come = false;
+    bool waited = false;
 
     pthread_mutex_lock(&queue->lock);
     /* sets that were put before the end still become ready */
     while (queue->ready - queue->claimed < sets && !queue->canceled &&
             !(queue->ended && queue->put - queue->claimed < sets)) {
+        waited = true;
         pthread_cond_wait(&queue->changed, &queue->lock);
     }
     come = !queue->canceled && queue->ready - queue->claimed >= sets;
     queue->claimed += come ? sets : 0;
     pthread_mutex_unlock(&queue->lock);
+    if (start != 0 && waited) {
+        rps_npu_span_end(start,
+                (struct rps_profile_span){.class = RPS_PROFILE_SCHEDULING,
+                        .type = "wait_for_input",
+                        .name = queue->name,
+                        .track = stream->track});
+    }
     return come;
 }
 
@@ -374,7 +415,9 @@ static void
 take_one(rps_npu_stream *stream, const struct take_task *take)
 {
     rps_npu_queue *queue = take->queue;
+    const uint64_t start = rps_npu_span_start();
     const struct place *place = NULL;
+    uint64_t ready = 0;
 
     rps_npu_stream_use(stream, RPS_NPU_USE_BUSY);
     pthread_mutex_lock(&queue->take_lock);
@@ -387,9 +430,19 @@ take_one(rps_npu_stream *stream, const struct take_task *take)
     }
     pthread_mutex_lock(&queue->lock);
     queue->taken++;
+    ready = queue->ready - queue->taken;
     pthread_cond_broadcast(&queue->changed);
     pthread_mutex_unlock(&queue->lock);
     pthread_mutex_unlock(&queue->take_lock);
+    show_depth(queue, ready);
+    if (start != 0) {
+        rps_npu_span_end(
+                start, (struct rps_profile_span){.class = RPS_PROFILE_COPY,
+                               .type = "queue_take",
+                               .name = queue->name,
+                               .track = stream->track,
+                               .bytes = queue->set_bytes});
+    }
 }
 
 static rps_status
@@ -398,7 +451,7 @@ run_take(rps_npu_stream *stream, struct rps_npu_task *task)
     struct take_task *take = (struct take_task *)task;
 
     if (!take->in_step) {
-        take->reserved = !rps_npu_queue_claim_sets(take->queue, 1);
+        take->reserved = !rps_npu_queue_claim_sets(stream, take->queue, 1);
     }
     if (take->reserved) {
         return rps_npu_fail(RPS_E_NOT_FOUND,

@@ -34,7 +34,8 @@ void rps_npu_queue_return_sets(rps_npu_queue *queue, uint64_t sets);
 
 /** On a stream's thread: wait until so many are ready, and promise them to an
  * iteration. false: they will not come. */
-bool rps_npu_queue_claim_sets(rps_npu_queue *queue, uint64_t sets);
+bool rps_npu_queue_claim_sets(
+        rps_npu_stream *stream, rps_npu_queue *queue, uint64_t sets);
 
 /** Claimed, and the iteration does not begin. */
 void rps_npu_queue_unclaim_sets(rps_npu_queue *queue, uint64_t sets);

@@ -13,20 +13,21 @@ rps_npu_step_create(rps_npu_stream *origin)
 {
     struct rps_npu_step *step = calloc(1, sizeof(*step));
 
-    if (step != NULL) {
-        step->memory = rps_pool_private_create(origin->npu->pool);
-        if (step->memory == NULL) {
-            free(step);
-            return NULL;
-        }
-        step->holders = 1;
-        step->npu = origin->npu;
-        step->lane_count = 1;
-        step->lanes[0].stream = origin;
-        rps_npu_gate_init(&step->done);
-        for (uint32_t l = 0; l < RPS_NPU_STEP_STREAMS_MAX; l++) {
-            rps_npu_gate_init(&step->lanes[l].done);
-        }
+    if (step == NULL) {
+        return NULL;
+    }
+    step->memory = rps_pool_private_create(origin->npu->pool);
+    if (step->memory == NULL) {
+        free(step);
+        return NULL;
+    }
+    step->holders = 1;
+    step->npu = origin->npu;
+    step->lane_count = 1;
+    step->lanes[0].stream = origin;
+    rps_npu_gate_init(&step->done);
+    for (uint32_t l = 0; l < RPS_NPU_STEP_STREAMS_MAX; l++) {
+        rps_npu_gate_init(&step->lanes[l].done);
     }
     return step;
 }

@@ -58,9 +58,9 @@ struct rps_npu_step {
     struct rps_npu_step_queue queues[RPS_NPU_STEP_QUEUES_MAX];
     uint32_t queue_count;
     rps_npu_step_info info;
-    struct rps_pool_private *memory;
-    struct rps_npu_kept *kept; /* views of other memory (keep.h) */
-    void *workspace;           /* device memory: all lanes' */
+    struct rps_pool_private *memory; /* what it asked the pool for */
+    struct rps_npu_kept *kept;       /* views of other memory (keep.h) */
+    void *workspace;                 /* a block of the pool: all lanes' */
 
     uint64_t iteration;         /* the running launch's: the last begun */
     uint64_t given;             /* the user's: launches */

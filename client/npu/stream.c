@@ -5,6 +5,7 @@
 #include "client/npu/error.h"
 #include "client/npu/pause.h"
 #include "client/npu/pool.h"
+#include "client/npu/spans.h"
 #include "client/npu/workspace.h"
 
 #include <inttypes.h>
@@ -12,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static _Atomic uint64_t streams; /* made in this process */
 
 /* --- the thread ----------------------------------------------------------- */
 
@@ -176,7 +179,7 @@ rps_npu_stream_give(rps_npu_stream *stream, struct rps_npu_task *task)
         return;
     }
     if (task->kind->launch) {
-        rps_npu_launch_pause(stream->npu);
+        rps_npu_launch_pause(stream->npu, "launch");
     }
     rps_npu_stream_make_room(stream);
     rps_npu_stream_post(stream, task);
@@ -300,6 +303,7 @@ rps_npu_stream_create(
         return rps_npu_nomem("create a stream");
     }
     stream->npu = npu;
+    stream->number = ++streams;
     (void)snprintf(stream->name, sizeof(stream->name), "%s", name);
     (void)snprintf(stream->track, sizeof(stream->track),
             "npu%" PRIu32 " stream %s", npu->id, stream->name);
@@ -364,12 +368,21 @@ rps_status
 rps_npu_stream_synchronize(rps_npu_stream *stream)
 {
     const char *operation = "synchronize";
+    uint64_t start = 0;
     rps_status status = rps_npu_stream_may_wait(stream, operation);
 
     if (status != RPS_OK) {
         return status;
     }
+    start = rps_npu_span_start();
     rps_npu_stream_drain(stream);
+    if (start != 0) {
+        rps_npu_span_end(start,
+                (struct rps_profile_span){.class = RPS_PROFILE_SCHEDULING,
+                        .type = "synchronize",
+                        .name = stream->name,
+                        .track = RPS_NPU_HOST_TRACK});
+    }
     return failure_of(stream, operation);
 }
 

@@ -5,6 +5,7 @@
 #include "client/npu/error.h"
 #include "client/npu/keep.h"
 #include "client/npu/pool_device.h"
+#include "client/npu/stream.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -12,9 +13,10 @@
 
 struct rps_npu_storage {
     _Atomic uint64_t views;
-    rps_npu *npu;  /* set before use, as is what follows */
-    void *address; /* a block of its pool */
-    uint64_t step; /* whose memory that is; 0: no step's */
+    rps_npu *npu;    /* set before use, as is what follows */
+    void *address;   /* a block of its pool */
+    uint64_t step;   /* whose memory that is; 0: no step's */
+    uint64_t stream; /* for whose work: its number */
 };
 
 rps_npu *
@@ -109,8 +111,15 @@ make_storage(
     storage->step = memory != NULL ? rps_pool_private_number(memory) : 0;
     storage->npu = rps_npu_stream_device(stream);
     storage->views = 1;
+    storage->stream = stream->number;
     *storage_out = storage;
     return RPS_OK;
+}
+
+uint64_t
+rps_npu_storage_stream(const rps_npu_storage *storage)
+{
+    return storage->stream;
 }
 
 rps_status

@@ -18,6 +18,9 @@ uint64_t rps_npu_storage_step(const rps_npu_storage *storage);
 rps_status rps_npu_tensor_check_shape(const char *operation, uint32_t ndim,
         const uint64_t *shape, uint64_t *elements_out);
 
+/** For work on which stream it was made: its number (stream.h). */
+uint64_t rps_npu_storage_stream(const rps_npu_storage *storage);
+
 /** This shape, contiguous. */
 void rps_npu_tensor_lay_out(
         rps_npu_tensor *tensor, uint32_t ndim, const uint64_t *shape);

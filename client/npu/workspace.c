@@ -17,7 +17,7 @@ grow(rps_npu_stream *stream, uint64_t bytes)
     if (status != RPS_OK) {
         return status;
     }
-    rps_npu_workspace_finish(stream);
+    rps_npu_workspace_finish(stream); /* queued kernels go on using it */
     stream->workspace = larger;
     stream->workspace_bytes = whole;
     return RPS_OK;

@@ -2,7 +2,7 @@
 /*
  * What a process did when: spans of operators, copies, communication and host
  * stages, and figures over time, collected while profiling is on and written
- * as files that Perfetto and people read (write.h).
+ * as files that Perfetto and people read (session.h).
  *
  * Off, a call costs one relaxed load. On, a span goes into a buffer of its
  * thread's own; nothing is formatted or written until the end.
@@ -46,7 +46,8 @@ void rps_profile_add(const struct rps_profile_span *span);
 /** A figure at a moment, e.g. ("npu0 allocated", bytes). Copies name. */
 void rps_profile_figure(const char *name, uint64_t ns, double value);
 
-/** Steps that begin from now on; collecting begins and ends by it. */
+/** Step `step` begins, and the one before ends; 0: no other begins now.
+ * Collecting begins and ends by it. */
 void rps_profile_step(uint64_t step);
 
 #endif /* RPS_PROFILE_PROFILE_H */

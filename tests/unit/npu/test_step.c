@@ -565,6 +565,171 @@ START_TEST(copies_fills_and_calls_are_part_of_a_step)
 }
 END_TEST
 
+/* --- memory ------------------------------------------------------------------
+ */
+
+static rps_npu_tensor
+make_tensor(rps_npu_stream *stream)
+{
+    static const uint64_t shape[1] = {1000};
+    rps_npu_tensor tensor;
+
+    ck_assert_ok(rps_npu_tensor_create(stream, RPS_NPU_F32, 1, shape, &tensor));
+    return tensor;
+}
+
+static uint64_t
+live_bytes(void)
+{
+    rps_npu_pool_stats stats;
+
+    rps_npu_pool_read_stats(npu, &stats);
+    return stats.requested.now;
+}
+
+static void
+touch(const void *args, void *workspace)
+{
+}
+
+static void
+give_touch(rps_npu_stream *stream, const rps_npu_tensor *tensor)
+{
+    const struct rps_npu_operation operation = {
+            .type = "touch",
+            .kernel = touch,
+            .inputs = tensor,
+            .input_count = 1,
+            .outputs = tensor,
+            .output_count = 1,
+    };
+
+    ck_assert_ok(rps_npu_enqueue(stream, &operation));
+}
+
+START_TEST(memory_of_a_capture_is_the_steps_and_used_again_inside_it)
+{
+    rps_npu_tensor first;
+    rps_npu_tensor second;
+    rps_npu_tensor outside;
+    rps_npu_step *step = NULL;
+    rps_npu_step_info info;
+    const void *address = NULL;
+
+    ck_assert_ok(rps_npu_capture_begin(a));
+    first = make_tensor(a);
+    address = rps_npu_tensor_address(&first);
+    give_touch(a, &first);
+    rps_npu_tensor_release(&first);
+    second = make_tensor(a);
+    ck_assert_ptr_eq(rps_npu_tensor_address(&second), address);
+    rps_npu_tensor_release(&second);
+    step = end_capture(a);
+    rps_npu_step_describe(step, &info);
+    ck_assert_uint_eq(info.memory_bytes, UINT64_C(2) << 20);
+    outside = make_tensor(a); /* the step's kernels keep addresses */
+    ck_assert_ptr_ne(rps_npu_tensor_address(&outside), address);
+    rps_npu_tensor_release(&outside);
+    rps_npu_step_destroy(step);
+    ck_assert_uint_eq(live_bytes(), 0);
+}
+END_TEST
+
+START_TEST(a_step_keeps_tensors_that_were_there_before_it)
+{
+    rps_npu_tensor tensor = make_tensor(b);
+    rps_npu_step *step = NULL;
+
+    ck_assert_ok(rps_npu_capture_begin(a));
+    give_touch(a, &tensor);
+    rps_npu_tensor_release(&tensor);
+    ck_assert_uint_eq(live_bytes(), 4000);
+    step = end_capture(a);
+    ck_assert_ok(rps_npu_launch(a, step, 3));
+    ck_assert_uint_eq(live_bytes(), 4000);
+    rps_npu_step_destroy(step);
+    ck_assert_uint_eq(live_bytes(), 0);
+}
+END_TEST
+
+struct word {
+    uint32_t *word;  /* inside */
+    uint32_t *wrong; /* inside; NULL: write it */
+};
+
+static void
+use_word(const void *args, void *workspace)
+{
+    const struct word *word = args;
+
+    if (word->wrong == NULL) {
+        *word->word = 7;
+    } else {
+        *word->wrong += *word->word != 7;
+    }
+}
+
+static void
+give_word(const rps_npu_tensor *tensor, void *wrong)
+{
+    const struct word word = {
+            rps_npu_inside(npu, rps_npu_tensor_address(tensor)),
+            rps_npu_inside(npu, wrong)};
+    const struct rps_npu_operation operation = {
+            .type = "word",
+            .kernel = use_word,
+            .args = &word,
+            .args_bytes = sizeof(word),
+    };
+
+    ck_assert_ok(rps_npu_enqueue(a, &operation));
+}
+
+START_TEST(a_steps_workspace_is_nothing_that_its_tensors_have)
+{
+    void *ignored = take_memory(npu, 4);
+    rps_npu_step *step = NULL;
+    rps_npu_tensor tensor;
+
+    ck_assert_ok(rps_npu_capture_begin(a));
+    tensor = make_tensor(a);
+    give_word(&tensor, NULL);
+    give_scratch(a, 4000, 1, ignored);
+    give_word(&tensor, x);
+    rps_npu_tensor_release(&tensor); /* before the workspace is made */
+    step = end_capture(a);
+    ck_assert_ok(rps_npu_launch(a, step, 3));
+    ck_assert_uint_eq(read_word(a, x), 0);
+    rps_npu_step_destroy(step);
+    ck_assert_ok(rps_npu_free(npu, ignored));
+}
+END_TEST
+
+/* The block is b's; a's kernel waits before it uses it. */
+START_TEST(a_tensor_of_another_stream_is_kept_until_its_kernel_is_done)
+{
+    rps_npu_tensor tensor = make_tensor(b);
+    const void *address = rps_npu_tensor_address(&tensor);
+    rps_npu_tensor again;
+    atomic_bool go = false;
+
+    ck_assert_ok(rps_npu_call_async(a, "gate", wait_for_flag, &go));
+    give_touch(a, &tensor);
+    rps_npu_tensor_release(&tensor);
+    again = make_tensor(b);
+    ck_assert_ptr_ne(rps_npu_tensor_address(&again), address);
+    rps_npu_tensor_release(&again);
+    go = true;
+    ck_assert_ok(rps_npu_stream_synchronize(a));
+    again = make_tensor(b);
+    tensor = make_tensor(b);
+    ck_assert(rps_npu_tensor_address(&again) == address ||
+              rps_npu_tensor_address(&tensor) == address);
+    rps_npu_tensor_release(&again);
+    rps_npu_tensor_release(&tensor);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -595,6 +760,12 @@ main(void)
     tcase_add_test(tcase, a_host_function_may_end_the_loop_after_its_iteration);
     tcase_add_test(tcase, streams_of_a_step_have_workspaces_of_their_own);
     tcase_add_test(tcase, copies_fills_and_calls_are_part_of_a_step);
+    tcase_add_test(
+            tcase, memory_of_a_capture_is_the_steps_and_used_again_inside_it);
+    tcase_add_test(tcase, a_steps_workspace_is_nothing_that_its_tensors_have);
+    tcase_add_test(tcase, a_step_keeps_tensors_that_were_there_before_it);
+    tcase_add_test(
+            tcase, a_tensor_of_another_stream_is_kept_until_its_kernel_is_done);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
