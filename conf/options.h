@@ -125,6 +125,8 @@
   X(RPS_SCOPE_TRAIN, log_every, U64, "1", "steps", "1..1000000000", "a report line every so many steps") \
   X(RPS_SCOPE_TRAIN, json_log, STRING, "", "", "", "write a JSON line a report to this file") \
   X(RPS_SCOPE_TRAIN, summary_dir, STRING, "", "", "", "write scalar summaries below this folder") \
+  X(RPS_SCOPE_TRAIN, profile, STRING, "", "", "", "write what each step does, and for how long, below this folder (docs/PROFILE.md); empty: no") \
+  X(RPS_SCOPE_TRAIN, profile_steps, STRING, "11:20", "steps", "1..64", "FIRST:LAST: the steps that --profile is of") \
   X(RPS_SCOPE_TRAIN, on_bad_row, CHOICE, "stop", "", "stop|skip", "what a malformed row does")
 /* clang-format on */
 

@@ -35,6 +35,7 @@ check_not_empty(const struct rps_options *options, struct rps_error *error)
             {"predict", options->predict, OPTION_predict},
             {"json-log", options->json_log, OPTION_json_log},
             {"summary-dir", options->summary_dir, OPTION_summary_dir},
+            {"profile", options->profile, OPTION_profile},
     };
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -375,6 +376,9 @@ rps_settings_read(struct rps_settings *settings,
     }
     if (status == RPS_OK) {
         status = rps_settings_read_schedules(settings, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_settings_read_profile(settings, error);
     }
     if (status == RPS_OK) {
         status = read_task(settings, error);

@@ -3,12 +3,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "server/daemon/daemon_impl.h"
 #include "server/daemon/notify.h"
 #include "server/daemon/pages.h"
 #include "server/daemon/peer_log.h"
 #include "server/daemon/port_file.h"
-#include "server/daemon/process.h"
 #include "server/daemon/signals.h"
 #include "server/daemon/stat_times.h"
 

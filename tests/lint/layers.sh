@@ -41,8 +41,8 @@ BEGIN {
     rule("client/cli", cli)
     any = "include base conf proto embedding embedding/kernels "
     any = any "embedding/checkpoint server server/daemon client client/worker "
-    any = any "client/cli client/collective client/npu client/npu/kernels "
-    any = any "client/profile"
+    any = any "client/cli client/collective client/npu client/profile "
+    any = any "client/npu/kernels"
     rule("bench", any)
     rule("tests", any " bench")
 }

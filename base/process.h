@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernel counts about this process, from /proc. */
-#ifndef RPS_SERVER_DAEMON_PROCESS_H
-#define RPS_SERVER_DAEMON_PROCESS_H
+#ifndef RPS_BASE_PROCESS_H
+#define RPS_BASE_PROCESS_H
 
 #include <stdint.h>
 
@@ -28,4 +28,4 @@ uint64_t rps_process_resident(void);
  */
 uint64_t rps_cgroup_memory_max(const char *own, const char *root);
 
-#endif /* RPS_SERVER_DAEMON_PROCESS_H */
+#endif /* RPS_BASE_PROCESS_H */

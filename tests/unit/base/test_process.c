@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/daemon/process.h"
+#include "base/process.h"
 #include "tests/unit/folder.h"
 #include "tests/unit/suite.h"
 
