@@ -112,7 +112,7 @@
   X(RPS_SCOPE_TRAIN, cut, CHOICE, "job", "", "job|local", "what a save of async and bounded is a state of: job, of one step of all replicas, who wait for it; local, of each server's own moment (docs/TRAINING.md)") \
   X(RPS_SCOPE_TRAIN, keep, U64, "5", "checkpoints", "1..1000000", "complete checkpoints that stay") \
   X(RPS_SCOPE_TRAIN, restore, OPTIONAL, "", "step", "auto", "start from the newest checkpoint, or from =STEP; =auto: from the newest one, if there is any") \
-  X(RPS_SCOPE_TRAIN, warm_start, STRING, "", "", "", "DIR or DIR:STEP: begin a new job with the rows of another one's newest checkpoint there, or of that step") \
+  X(RPS_SCOPE_TRAIN, warm_start, STRING, "", "", "", "DIR, DIR:STEP or DIR/ckpt-STEP: begin a new job with the rows of another one's newest checkpoint there, or of that step") \
   X(RPS_SCOPE_TRAIN, restore_tables, STRING, "", "", "", "tables that --restore and --warm-start take, commas between; NEW=OLD: the checkpoint's OLD as NEW; the others begin fresh; empty: all") \
   X(RPS_SCOPE_TRAIN, restore_weights_only, BOOL, "false", "", "", "--restore and --warm-start take rows without optimizer slots, which begin fresh") \
   X(RPS_SCOPE_TRAIN, recover, BOOL, "false", "", "", "when a process of the job was lost, wait until it is started again, go back to the newest checkpoint and go on") \

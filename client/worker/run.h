@@ -101,8 +101,12 @@ rps_status rps_run_evaluator(struct rps_run *run);
 /** Number of the signal that asks to stop, 0: none (main.c's handler). */
 int rps_stop_signal(void);
 
-/** From here on, or no longer, this process waits for others and has nothing to
- * save: a signal ends it at once (main.c). */
-void rps_stop_waits(bool waits);
+/** From here on this process waits for others and has nothing that it could
+ * save: a signal ends it at once, with this line, which stays valid; NULL: no
+ * longer (main.c). */
+void rps_stop_waits(const char *words);
+
+/** Such a line: nothing was trained yet, or what was is not all saved. */
+const char *rps_run_waiting_words(const struct rps_run *run);
 
 #endif /* RPS_WORKER_RUN_H */

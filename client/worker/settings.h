@@ -87,6 +87,10 @@ rps_status rps_settings_read_model(
 rps_status rps_settings_read_dense(
         struct rps_settings *settings, struct rps_error *error);
 
+/** --warm-start and what goes with it, once the task is read. */
+rps_status rps_settings_read_warm(
+        struct rps_settings *settings, struct rps_error *error);
+
 /** Schedules and loss scale, once the model's part is read. */
 rps_status rps_settings_read_schedules(
         struct rps_settings *settings, struct rps_error *error);

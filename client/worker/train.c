@@ -8,6 +8,7 @@
 #include "client/worker/profiling.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -526,6 +527,30 @@ end_job(struct rps_loop *loop)
     return RPS_OK;
 }
 
+/* A server that a signal ends gives no time for it. */
+static rps_status
+may_evaluate(struct rps_loop *loop, bool *may_out)
+{
+    struct rps_run *run = loop->run;
+    /* where it comes back, the evaluation is of the job after that */
+    const uint32_t count = loop->recovers ? 0 : rps_server_count(run->client);
+    rps_status status = RPS_OK;
+
+    *may_out = run->settings->has_test && rps_stop_signal() == 0;
+    for (uint32_t ps = 0; *may_out && status == RPS_OK && ps < count; ps++) {
+        json_t *stat = NULL;
+
+        status = rps_run_read_stat(run, ps, &stat);
+        if (json_is_true(json_object_get(stat, "ending"))) {
+            *may_out = false;
+            rps_run_say(
+                    run, "PS %" PRIu32 " is being stopped: no evaluation", ps);
+        }
+        json_decref(stat);
+    }
+    return status;
+}
+
 /* Chief, alone by now: apply, save, evaluate, say how it went, end. */
 static rps_status
 finish(struct rps_loop *loop)
@@ -541,6 +566,7 @@ finish(struct rps_loop *loop)
                               : 0.0,
     };
     struct rps_spent_told told;
+    bool evaluates = false;
     rps_status status = rps_apply(run->client);
 
     rps_spent_tell(&loop->spent, &told, &end.spent);
@@ -555,7 +581,10 @@ finish(struct rps_loop *loop)
     } else {
         status = rps_loop_save_last(loop);
     }
-    if (status == RPS_OK && run->settings->has_test && rps_stop_signal() == 0) {
+    if (status == RPS_OK) {
+        status = may_evaluate(loop, &evaluates);
+    }
+    if (status == RPS_OK && evaluates) {
         status = rps_run_evaluate(run, NULL, &end);
     }
     if (status == RPS_OK) {
