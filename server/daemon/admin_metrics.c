@@ -4,10 +4,10 @@
  * never a key, a user or a peer. The loops' counters are summed (loop_sums.h),
  * so that nobody else has to.
  */
+#include "admin/exposition.h"
 #include "base/clock.h"
 #include "base/process.h"
 #include "server/daemon/admin_impl.h"
-#include "server/daemon/exposition.h"
 #include "server/daemon/loop_sums.h"
 #include "server/daemon/version.h"
 
@@ -517,8 +517,8 @@ add_identity(struct rps_text *text, const struct rps_view *view)
 }
 
 void
-rps_admin_metrics(const struct rps_admin_request *request,
-        struct rps_admin_answer *answer)
+rps_admin_metrics(
+        const struct rps_admin_request *request, struct rps_http_answer *answer)
 {
     struct rps_text *text = &answer->body;
 
