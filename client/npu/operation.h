@@ -30,8 +30,8 @@ struct rps_npu_operation {
     uint64_t workspace_bytes;
     uint64_t flops; /* for profiles; 0: not said */
     uint64_t bytes; /* read and written, for profiles */
-    /* what it reads and writes: kept alive until it is done; shown by
-     * profiles and dumps */
+    /* what it reads and writes: its memory stays theirs until it is done, in
+     * a step as long as the step (keep.h); shown by profiles and dumps */
     const rps_npu_tensor *inputs;
     uint32_t input_count;
     const rps_npu_tensor *outputs;

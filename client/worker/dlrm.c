@@ -9,7 +9,7 @@
  * of their table, without a bias: the mixed dimensions of Ginart et al.
  * (2019), as in the published DLRM code.
  */
-#include "client/worker/dots.h"
+#include "client/npu/kernels/dots.h"
 #include "client/worker/mlp.h"
 
 #include <cblas.h>
@@ -388,14 +388,13 @@ dlrm_init(struct rps_model *model, struct rps_error *error)
     const struct rps_model_shape *shape = &model->shape;
     const uint32_t width = last_of(&shape->bottom);
     struct dlrm *dlrm = model->state;
-    struct rps_dots sets[3];
     uint32_t n = 1;
     rps_status status;
 
     for (uint32_t t = 0; t < model->table_count; t++) {
         n += model->tables[t].bags;
     }
-    dlrm->dots = sets[rps_dots_sets(sets) - 1];
+    dlrm->dots = *rps_dots_best();
     dlrm->shape = rps_dots_shape_of(n, width);
     dlrm->top_in = width + n * (n - 1) / 2;
     name_dots(dlrm);

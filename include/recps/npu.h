@@ -54,7 +54,8 @@ typedef struct rps_npu_options {
     uint64_t link_bytes_per_second;
     uint64_t copy_latency_ns; /**< added to each copy over the link. 0 */
     /** Of the host thread, for each launch: an operation, a copy or a
-     * compiled step, however many times it loops. 0 */
+     * compiled step, however many times it loops. Not for sets of a queue,
+     * whose channel stays open. 0 */
     uint64_t launch_latency_ns;
 } rps_npu_options;
 
@@ -65,13 +66,16 @@ RPS_API void rps_npu_options_init(rps_npu_options *options);
  * Take device `id` of this host. One process has a device at a time: another
  * one is refused until this one closes it or ends, however it ends.
  *
- * How many devices the host has says RPS_NPU_DEVICES (default 8).
+ * How many devices the host has says RPS_NPU_DEVICES (default 8). Processes
+ * with another RPS_NPU_HOST (a name) are on another simulated host, with
+ * devices of its own.
  *
- * Owns:   copies *options (NULL: the defaults); *npu_out is released by
- *         rps_npu_close(). On error it is NULL.
- * Errors: RPS_E_INVAL (no such device; options out of range),
- *         RPS_E_MISMATCH (the device is taken: the words name the process),
- *         RPS_E_NOMEM (no address space for memory_bytes).
+ * Owns:    copies *options (NULL: the defaults); *npu_out is released by
+ *          rps_npu_close(). On error it is NULL.
+ * Threads: any.
+ * Errors:  RPS_E_INVAL (no such device; options out of range), RPS_E_MISMATCH
+ *          (the device is taken: the words name the process), RPS_E_NOMEM (no
+ *          address space for memory_bytes).
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_open(
         rps_npu **npu_out, uint32_t id, const rps_npu_options *options);
@@ -79,20 +83,32 @@ RPS_API RPS_NODISCARD rps_status rps_npu_open(
 /**
  * Wait for its streams, then give everything back. Its streams, events, steps,
  * queues and tensors must be gone. NULL is allowed.
+ *
+ * Threads: one, and none uses it any more.
  */
 RPS_API void rps_npu_close(rps_npu *npu);
 
+/**
+ * The number it was opened by.
+ *
+ * Threads: any.
+ */
 RPS_API uint32_t rps_npu_id(const rps_npu *npu);
 
 /**
  * The last failure of a call on this thread, in words; "" if there was none.
  *
- * Owns: valid until this thread's next call.
+ * Owns:    valid until this thread's next call.
+ * Threads: any.
  */
 RPS_API const char *rps_npu_error(void);
 
-/** Wait until every stream of the device has nothing to do. Errors: of the
- * first stream that failed. */
+/**
+ * Wait until every stream of the device has nothing to do.
+ *
+ * Threads: any.
+ * Errors:  of the first stream that failed.
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_synchronize(rps_npu *npu);
 
 /* --- memory, as a driver gives it ---------------------------------------- */
@@ -101,19 +117,34 @@ RPS_API RPS_NODISCARD rps_status rps_npu_synchronize(rps_npu *npu);
  * Memory straight from the device, 512-byte aligned, zeroed; slow, and what
  * the pool is built on.
  *
- * Errors: the usual; NOMEM tells capacity, taken and the largest free range.
+ * Threads: any.
+ * Errors:  the usual; NOMEM tells capacity, taken and the largest free range.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_malloc(
         rps_npu *npu, uint64_t bytes, void **address_out);
 
-/** Waits until the device is idle. NULL is allowed; INVAL: not of malloc. */
+/**
+ * Waits until the device is idle. NULL is allowed; INVAL: not of malloc.
+ *
+ * Threads: any.
+ * Errors:  the usual.
+ */
 RPS_API rps_status rps_npu_free(rps_npu *npu, void *address);
 
-/** Units: bytes. Of the driver: what the pool reserved is not free. */
+/**
+ * How much memory is free, and how much there is.
+ *
+ * Units:   bytes. Of the driver: what the pool reserved is not free.
+ * Threads: any.
+ */
 RPS_API void rps_npu_memory(
         const rps_npu *npu, uint64_t *free_out, uint64_t *capacity_out);
 
-/** Is it an address in this device's memory? */
+/**
+ * Is it an address in this device's memory?
+ *
+ * Threads: any.
+ */
 RPS_API bool rps_npu_is_device_address(const rps_npu *npu, const void *address);
 
 /* --- streams ------------------------------------------------------------- */
@@ -121,26 +152,51 @@ RPS_API bool rps_npu_is_device_address(const rps_npu *npu, const void *address);
 /**
  * A stream: a thread that does what it is given, in order.
  *
- * Owns: copies `name` (profiles show it; cut to RPS_NPU_NAME_BYTES - 1);
- *       *stream_out is released by rps_npu_stream_destroy().
+ * Owns:    copies `name` (profiles show it; cut to RPS_NPU_NAME_BYTES - 1);
+ *          *stream_out is released by rps_npu_stream_destroy().
+ * Threads: any.
+ * Errors:  the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_stream_create(
         rps_npu *npu, const char *name, rps_npu_stream **stream_out);
 
-/** Waits for its work. NULL is allowed. */
+/**
+ * Waits for its work. NULL is allowed.
+ *
+ * Threads: one, and none uses it any more.
+ */
 RPS_API void rps_npu_stream_destroy(rps_npu_stream *stream);
 
+/**
+ * Whose stream it is.
+ *
+ * Threads: any.
+ */
 RPS_API rps_npu *rps_npu_stream_device(const rps_npu_stream *stream);
 
-/** Wait until it has nothing to do. Errors: of its work, once failed. */
+/**
+ * Wait until it has nothing to do.
+ *
+ * Threads: one at a time a stream.
+ * Errors:  of its work, once failed.
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_stream_synchronize(
         rps_npu_stream *stream);
 
-/** *done_out: has it nothing to do? Errors: of its work, once failed. */
+/**
+ * *done_out: has it nothing to do?
+ *
+ * Threads: one at a time a stream.
+ * Errors:  of its work, once failed.
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_stream_query(
         rps_npu_stream *stream, bool *done_out);
 
-/** Wait, and forget a failure: the stream takes work again. */
+/**
+ * Wait, and forget a failure: the stream takes work again.
+ *
+ * Threads: one at a time a stream.
+ */
 RPS_API void rps_npu_stream_reset(rps_npu_stream *stream);
 
 /** Which way a copy goes. */
@@ -153,18 +209,29 @@ enum rps_npu_copy {
 /**
  * Copy on a stream.
  *
- * Owns:   borrows both sides until the copy is done. On the device a range
- *         lies in one allocation and does not overlap the other side's.
- * Errors: the usual.
+ * Owns:    borrows both sides until the copy is done. On the device a range
+ *          lies in one allocation and does not overlap the other side's.
+ * Threads: one at a time a stream.
+ * Errors:  the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_copy_async(rps_npu_stream *stream,
         void *to, const void *from, uint64_t bytes, enum rps_npu_copy way);
 
-/** The same, and wait for it. Errors: the usual; of the stream's work. */
+/**
+ * The same, and wait for it.
+ *
+ * Threads: one at a time a stream.
+ * Errors:  the usual; of the stream's work.
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_copy(rps_npu_stream *stream, void *to,
         const void *from, uint64_t bytes, enum rps_npu_copy way);
 
-/** Set bytes of device memory on a stream. */
+/**
+ * Set bytes of device memory on a stream.
+ *
+ * Threads: one at a time a stream.
+ * Errors:  the usual.
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_fill_async(
         rps_npu_stream *stream, void *to, uint8_t value, uint64_t bytes);
 
@@ -177,44 +244,88 @@ typedef rps_status (*rps_npu_host_fn)(void *context);
  * parts of a step. It may wait, and use any library but this one's calls on
  * its own stream.
  *
- * Owns: borrows context until then (in a compiled step: as long as the step).
- *       Copies name.
+ * Owns:    borrows context until then (in a compiled step: as long as the
+ *          step). Copies name.
+ * Threads: one at a time a stream.
+ * Errors:  the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_call_async(rps_npu_stream *stream,
         const char *name, rps_npu_host_fn function, void *context);
 
-/** In a host function: why it fails. Returns `status`. */
+/**
+ * In a host function: why it fails. Returns `status`.
+ *
+ * Threads: the stream's, in a host function.
+ * Errors:  those it is given.
+ */
 RPS_API rps_status rps_npu_host_failed(rps_status status, const char *words);
 
-/** In a host function of a compiled step: this is the loop's last iteration;
- * what follows in the step is still done. */
+/**
+ * In a host function of a compiled step: this is the loop's last iteration;
+ * what follows in the step is still done.
+ *
+ * Threads: the stream's, in a host function.
+ */
 RPS_API void rps_npu_host_end_loop(void);
 
 /* --- events -------------------------------------------------------------- */
 
-/** A mark in a stream; done from the start, until it is recorded. */
+/**
+ * A mark in a stream; done from the start, until it is recorded.
+ *
+ * Threads: any.
+ * Errors:  the usual.
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_event_create(
         rps_npu *npu, rps_npu_event **event_out);
 
-/** Recorded ones may be destroyed: who waits goes on waiting. NULL is allowed.
+/**
+ * Recorded ones may be destroyed: who waits goes on waiting. NULL is allowed.
+ *
+ * Threads: one, and none uses it any more.
  */
 RPS_API void rps_npu_event_destroy(rps_npu_event *event);
 
-/** Put the mark behind all that the stream has to do. An event that is
- * recorded again forgets its former mark. */
+/**
+ * Put the mark behind all that the stream has to do. An event that is recorded
+ * again forgets its former mark.
+ *
+ * Threads: one at a time a stream.
+ * Errors:  the usual.
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_event_record(
         rps_npu_event *event, rps_npu_stream *stream);
 
+/**
+ * Is its mark reached?
+ *
+ * Threads: any.
+ */
 RPS_API bool rps_npu_event_query(const rps_npu_event *event);
 
-/** The host waits for the mark. */
+/**
+ * The host waits for the mark.
+ *
+ * Threads: any.
+ */
 RPS_API void rps_npu_event_synchronize(const rps_npu_event *event);
 
-/** What the stream gets from now on waits for the mark. */
+/**
+ * What the stream gets from now on waits for the mark.
+ *
+ * Threads: one at a time a stream.
+ * Errors:  the usual.
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_stream_wait(
         rps_npu_stream *stream, rps_npu_event *event);
 
-/** Units: ns between two marks that are done. Errors: INVAL (not done). */
+/**
+ * The time between two marks that are done.
+ *
+ * Units:   ns.
+ * Threads: any.
+ * Errors:  INVAL (one is not done, or the second is before the first).
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_event_elapsed(
         const rps_npu_event *from, const rps_npu_event *to, uint64_t *ns_out);
 
@@ -226,21 +337,41 @@ RPS_API RPS_NODISCARD rps_status rps_npu_event_elapsed(
  * keeps when they are free: 2 MiB ones for requests up to 1 MiB, 20 MiB ones
  * for those up to 10 MiB, their own size (in 2 MiB) beyond.
  *
- * Errors: the usual. Before NOMEM, free segments go back to the driver and
- *         the request is tried again; its words have the pool's statistics.
+ * Threads: one at a time a stream; not in a host function, since it may wait
+ *          for the device.
+ * Errors:  the usual; INVAL (0 bytes). Before NOMEM, free segments go back to
+ *          the driver and the request is tried again, then once more when
+ *          other streams are done with what was freed; its words have the
+ *          pool's statistics.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_pool_alloc(
         rps_npu_stream *stream, uint64_t bytes, void **address_out);
 
-/** Give it back: later work of its stream may have it at once, other streams
- * it was recorded on (below) when their work until now is done. */
+/**
+ * Give it back: later work of its stream may have it at once or, where other
+ * streams were recorded (below), when their work until now is done. NULL is
+ * allowed.
+ *
+ * Threads: any.
+ * Errors:  INVAL (no block that is in use begins there).
+ */
 RPS_API rps_status rps_npu_pool_free(rps_npu *npu, void *address);
 
-/** This block is used on another stream, too. */
+/**
+ * This block is used on another stream, too. Operators, and copies of tensors,
+ * say so themselves.
+ *
+ * Threads: any.
+ * Errors:  the usual.
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_pool_record_stream(
         void *address, rps_npu_stream *stream);
 
-/** Free segments go back to the driver. Returns their bytes. */
+/**
+ * Segments with nothing in use go back to the driver. Returns their bytes.
+ *
+ * Threads: any, but not in a host function.
+ */
 RPS_API uint64_t rps_npu_pool_trim(rps_npu *npu);
 
 /** A figure over time. */
@@ -259,16 +390,29 @@ typedef struct rps_npu_pool_stats {
     rps_npu_figure reserved;  /**< segments */
     rps_npu_figure blocks;    /**< live blocks, their number */
     rps_npu_figure segments;  /**< their number */
-    uint64_t largest_free;    /**< block in a segment */
+    uint64_t held;         /**< free blocks of compiled steps, theirs alone */
+    uint64_t largest_free; /**< block that any request may have */
     uint64_t requests;
     uint64_t reused;        /**< of them, without a new segment */
     uint64_t trimmed;       /**< segments given back, their number */
     uint64_t out_of_memory; /**< requests that failed */
-    /** 1 - largest_free / (reserved - active); 0 where nothing is free. */
+    /** 1 - largest_free / (reserved - active - held); 0 where nothing is
+     * free. */
     double fragmentation;
 } rps_npu_pool_stats;
 
+/**
+ * The statistics of now.
+ *
+ * Threads: any.
+ */
 RPS_API void rps_npu_pool_read_stats(rps_npu *npu, rps_npu_pool_stats *stats);
+
+/**
+ * Peaks begin anew, at what is now.
+ *
+ * Threads: any.
+ */
 RPS_API void rps_npu_pool_reset_peaks(rps_npu *npu);
 
 enum rps_npu_format {
@@ -276,11 +420,19 @@ enum rps_npu_format {
     RPS_NPU_JSON = 1
 };
 
-/** The statistics as text; free() it. NULL: no memory. */
+/**
+ * The statistics as text; free() it. NULL: no memory.
+ *
+ * Threads: any.
+ */
 RPS_API char *rps_npu_pool_report(rps_npu *npu, enum rps_npu_format format);
 
-/** Every segment and block (address, bytes, state, stream), JSON; free() it.
- * `recps npu memory FILE` draws it. NULL: no memory. */
+/**
+ * Every segment and block (address, bytes, state, stream), JSON; free() it.
+ * `recps npu memory FILE` draws it. NULL: no memory.
+ *
+ * Threads: any.
+ */
 RPS_API char *rps_npu_pool_snapshot(rps_npu *npu);
 
 /* --- compiled steps, iteration offload ----------------------------------- */
@@ -291,18 +443,24 @@ RPS_API char *rps_npu_pool_snapshot(rps_npu *npu);
  * it, and must be waited for by `stream` before _end. Memory from the pool
  * meanwhile is the step's: it returns with the step.
  *
- * Errors: the usual; INVAL (it captures already).
+ * Threads: one at a time a stream.
+ * Errors:  the usual; INVAL (it captures already).
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_capture_begin(rps_npu_stream *stream);
 
 /**
- * Owns: *step_out is released by rps_npu_step_destroy().
- * Errors: the usual; of what could not be captured (a synchronize), INVAL.
+ * Owns:    *step_out is released by rps_npu_step_destroy().
+ * Threads: one at a time a stream.
+ * Errors:  the usual; of what could not be captured (a synchronize), INVAL.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_capture_end(
         rps_npu_stream *stream, rps_npu_step **step_out);
 
-/** Waits until no launch of it runs. NULL is allowed. */
+/**
+ * Waits until no launch of it runs. NULL is allowed.
+ *
+ * Threads: one, and none uses it any more.
+ */
 RPS_API void rps_npu_step_destroy(rps_npu_step *step);
 
 /** What one iteration has. */
@@ -314,16 +472,22 @@ typedef struct rps_npu_step_info {
     uint64_t workspace_bytes;
 } rps_npu_step_info;
 
+/**
+ * What one iteration of the step has.
+ *
+ * Threads: any.
+ */
 RPS_API void rps_npu_step_describe(
         const rps_npu_step *step, rps_npu_step_info *info);
 
 /**
- * One host call: `count` iterations of the step, on the device. It ends
- * early where a queue has no more data (before the iteration that would have
- * needed it) or a host function says so.
+ * One host call: `count` iterations of the step, on the device. It ends early
+ * where a queue has no more data (before the iteration that would have needed
+ * it) or a host function says so.
  *
- * Errors: the usual; INVAL: count is 0, or more than a queue of the step has
- *         left (rps_npu_queue_expect): both numbers are in the words.
+ * Threads: one at a time a stream.
+ * Errors:  the usual; INVAL: count is 0, or more than a queue of the step has
+ *          left (rps_npu_queue_expect): both numbers are in the words.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_launch(
         rps_npu_stream *stream, rps_npu_step *step, uint64_t count);
@@ -332,7 +496,8 @@ RPS_API RPS_NODISCARD rps_status rps_npu_launch(
  * `steps` iterations in launches of the loop size, the last one shorter; waits
  * for each. *done_out (may be NULL): iterations that were whole.
  *
- * Errors: those of launch, of the stream's work.
+ * Threads: one at a time a stream.
+ * Errors:  those of launch, of the stream's work.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_run(rps_npu_stream *stream,
         rps_npu_step *step, uint64_t steps, uint64_t *done_out);
@@ -341,16 +506,23 @@ RPS_API RPS_NODISCARD rps_status rps_npu_run(rps_npu_stream *stream,
  * The process's loop size, iterations a launch: what NPU_LOOP_SIZE said when
  * it was first asked for, else 1. May change between launches.
  *
- * Errors: INVAL: 0, or above RPS_NPU_LOOP_SIZE_MAX.
+ * Threads: any.
+ * Errors:  INVAL: 0, or above RPS_NPU_LOOP_SIZE_MAX.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_set_loop_size(uint64_t size);
 
-/** Errors: INVAL (NPU_LOOP_SIZE is no such number; *size_out is 1). */
+/**
+ * The loop size now.
+ *
+ * Threads: any.
+ * Errors:  INVAL (NPU_LOOP_SIZE is no such number; *size_out is 1).
+ */
 RPS_API RPS_NODISCARD rps_status rps_npu_loop_size(uint64_t *size_out);
 
 /** Counters of a device since it was opened. */
 typedef struct rps_npu_counters {
-    uint64_t launches;   /**< host calls that started device work */
+    uint64_t launches;   /**< host calls that started device work: operations,
+                          *   copies, compiled steps; not a queue's sets */
     uint64_t steps;      /**< iterations of compiled steps that were done */
     uint64_t captures;   /**< steps compiled */
     uint64_t operations; /**< kernels done */
@@ -364,6 +536,11 @@ typedef struct rps_npu_counters {
     uint64_t busy_ns;         /**< some stream had a kernel or a copy */
 } rps_npu_counters;
 
+/**
+ * The counters of now.
+ *
+ * Threads: any.
+ */
 RPS_API void rps_npu_read_counters(
         const rps_npu *npu, rps_npu_counters *counters);
 
@@ -373,17 +550,27 @@ RPS_API void rps_npu_read_counters(
  * A queue of at most `depth` sets, each of `parts` pieces of device memory:
  * filled by an input thread, taken by a step.
  *
- * Shapes: bytes[parts], each > 0.
- * Owns:   *queue_out is released by rps_npu_queue_destroy().
+ * Shapes:  bytes[parts], each > 0.
+ * Owns:    *queue_out is released by rps_npu_queue_destroy().
+ * Threads: any.
+ * Errors:  the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_queue_create(rps_npu *npu,
         const char *name, uint32_t depth, const uint64_t *bytes, uint32_t parts,
         rps_npu_queue **queue_out);
 
-/** No step that takes from it may run any more. NULL is allowed. */
+/**
+ * No step that takes from it may run any more. NULL is allowed.
+ *
+ * Threads: one, and none uses it any more.
+ */
 RPS_API void rps_npu_queue_destroy(rps_npu_queue *queue);
 
-/** How many sets will come from now on: launches beyond it are refused. */
+/**
+ * How many sets will come from now on: launches beyond it are refused.
+ *
+ * Threads: any.
+ */
 RPS_API void rps_npu_queue_expect(rps_npu_queue *queue, uint64_t sets);
 
 /**
@@ -398,22 +585,35 @@ RPS_API void rps_npu_queue_expect(rps_npu_queue *queue, uint64_t sets);
 RPS_API RPS_NODISCARD rps_status rps_npu_queue_put(
         rps_npu_queue *queue, const void *const *from);
 
-/** No more sets come: the end of the data. */
+/**
+ * No more sets come: the end of the data.
+ *
+ * Threads: one, the input thread.
+ */
 RPS_API void rps_npu_queue_end(rps_npu_queue *queue);
 
-/** Sets that nobody took are dropped; a put that waits returns CANCELED, a
- * step that waits ends its loop. */
+/**
+ * Sets that nobody took are dropped; a put that waits returns CANCELED, a step
+ * that waits ends its loop.
+ *
+ * Threads: any.
+ */
 RPS_API void rps_npu_queue_cancel(rps_npu_queue *queue);
 
-/** After end or cancel, with nothing running: it takes sets again. */
+/**
+ * After end or cancel, with nothing running: it takes sets again.
+ *
+ * Threads: one, and none uses the queue meanwhile.
+ */
 RPS_API void rps_npu_queue_restart(rps_npu_queue *queue);
 
 /**
- * Take the next set on a stream: waits for it there, copies its pieces (on
- * the device) and frees its place. In a compiled step this begins an
- * iteration.
+ * Take the next set on a stream: waits for it there, copies its pieces (on the
+ * device) and frees its place. In a compiled step this begins an iteration.
  *
- * Shapes: to[parts], device memory.
+ * Shapes:  to[parts], device memory.
+ * Threads: one at a time a stream.
+ * Errors:  the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_queue_take(
         rps_npu_stream *stream, rps_npu_queue *queue, void *const *to);

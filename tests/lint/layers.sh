@@ -31,7 +31,10 @@ BEGIN {
     rule("client/channel_local.c", "include base conf proto client server")
     rule("client/collective", "include")
     rule("client/profile", "include base")
-    rule("client/worker", "include base admin conf client/profile")
+    rule("client/npu/kernels", "include base")
+    rule("client/npu", "include base client/npu/kernels client/profile")
+    worker = "include base admin conf client/npu/kernels client/profile"
+    rule("client/worker", worker)
     group = "include base conf client/profile client/worker embedding"
     rule("client/worker/group.c", group)
     rule("client/worker/group_servers.c", group)
@@ -40,7 +43,8 @@ BEGIN {
     rule("client/cli", cli)
     any = "include base admin conf proto embedding embedding/kernels "
     any = any "embedding/checkpoint server server/daemon client client/worker "
-    any = any "client/cli client/collective client/profile"
+    any = any "client/cli client/collective client/npu client/npu/kernels "
+    any = any "client/profile"
     rule("bench", any)
     rule("tests", any " bench")
 }

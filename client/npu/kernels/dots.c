@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/worker/dots.h"
+#include "client/npu/kernels/dots.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct rps_dots best; /* set by `once` */
 
 static uint32_t
 padded(uint32_t n)
@@ -24,7 +28,7 @@ rps_dots_sets(struct rps_dots sets[3])
     size_t count = 0;
 
     sets[count++] = rps_dots_scalar;
-#if RPS_DOTS_ISAS
+#if RPS_NPU_ISAS
     if ((cap == NULL || strcmp(cap, "scalar") != 0) &&
             __builtin_cpu_supports("avx2")) {
         sets[count++] = rps_dots_avx2;
@@ -37,4 +41,19 @@ rps_dots_sets(struct rps_dots sets[3])
     (void)cap;
 #endif
     return count;
+}
+
+static void
+choose(void)
+{
+    struct rps_dots sets[3];
+
+    best = sets[rps_dots_sets(sets) - 1];
+}
+
+const struct rps_dots *
+rps_dots_best(void)
+{
+    pthread_once(&once, choose);
+    return &best;
 }

@@ -7,7 +7,7 @@
  * that includes it names the set and the bytes of its vectors: RPS_DOTS_SET,
  * RPS_DOTS_ISA, RPS_DOTS_BYTES.
  */
-#include "client/worker/dots.h"
+#include "client/npu/kernels/dots.h"
 
 #include <string.h>
 

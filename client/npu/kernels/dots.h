@@ -11,8 +11,8 @@
  * Bits:    each sum adds in the order of k, or of j, from 0 on, products
  *          rounded first: one result for every set.
  */
-#ifndef RPS_WORKER_DOTS_H
-#define RPS_WORKER_DOTS_H
+#ifndef RPS_NPU_KERNELS_DOTS_H
+#define RPS_NPU_KERNELS_DOTS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,9 +41,12 @@ struct rps_dots_shape rps_dots_shape_of(uint32_t n, uint32_t width);
  * embedding/kernels are. Returns how many. */
 size_t rps_dots_sets(struct rps_dots sets[3]);
 
+/** The best of them, looked for once. Threads: any. */
+const struct rps_dots *rps_dots_best(void);
+
 /* For dots.c: one a file that is compiled with its own flags. */
 extern const struct rps_dots rps_dots_scalar;
 extern const struct rps_dots rps_dots_avx2;
 extern const struct rps_dots rps_dots_avx512;
 
-#endif /* RPS_WORKER_DOTS_H */
+#endif /* RPS_NPU_KERNELS_DOTS_H */
