@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rps_admin_port;
 struct rps_profile_session;
 
 struct rps_run {
@@ -37,6 +38,7 @@ struct rps_run {
     struct rps_group *group;   /* --dense allreduce; NULL: no such thing */
     struct rps_report *report; /* the chief's; others: quiet */
     struct rps_profile_session *profile; /* NULL: none, or over */
+    struct rps_admin_port *admin_port;   /* NULL: none; main.c's */
     bool data_failed;                    /* the failure in hand is the data's */
     bool running;                        /* tables are open and in use */
     struct rps_error error;              /* of the failure in hand */

@@ -4,6 +4,7 @@
  * end, until the data or the steps are over; the chief also begins the job,
  * saves, evaluates and ends it.
  */
+#include "client/worker/admin_port.h"
 #include "client/worker/loop.h"
 #include "client/worker/profiling.h"
 
@@ -338,6 +339,12 @@ report_step(struct rps_loop *loop, double own_loss, double factor,
     }
 
     loop->loss = step.loss;
+    rps_admin_port_step(
+            run->admin_port, &(struct rps_admin_step){.step = step.step,
+                                     .epoch = step.epoch,
+                                     .loss = step.loss,
+                                     .samples = settings->options->batch_size,
+                                     .spent = &loop->spent});
     return rps_report_step(run->report, &step, &run->error);
 }
 
