@@ -98,6 +98,9 @@ rps_status rps_run_evaluator(struct rps_run *run);
 /** Number of the signal that asks to stop, 0: none (main.c's handler). */
 int rps_stop_signal(void);
 
+/** Did a signal wish for a checkpoint since this was asked last? */
+bool rps_save_signal(void);
+
 /** From here on this process waits for others and has nothing that it could
  * save: a signal ends it at once, with this line, which stays valid; NULL: no
  * longer (main.c). */
