@@ -443,6 +443,7 @@ rps_serve_restore(struct rps_request *request)
     }
     if (status == RPS_OK) {
         status = check_epoch(service, &task, &request->error);
+        task.begins = task.epoch > atomic_load(&service->epoch);
     }
     if (status == RPS_OK) {
         return rps_writer_submit(request, &task); /* its texts, too */

@@ -25,7 +25,8 @@ checkpoint_id(const struct rps_service *service, const struct rps_task *task)
             .step = task->step,
             .epoch = task->epoch,
             .part = service->options.ps_index,
-            .parts = service->options.ps_count};
+            .parts = service->options.ps_count,
+            .unwanted = &service->begins_soon};
 
     return id;
 }

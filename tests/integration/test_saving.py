@@ -22,6 +22,7 @@ chief = pytest.importorskip("test_checkpoint_numpy").chief
 
 DIM = 8
 DECISION = 8
+CANCELED = -11  # include/recps/status.h
 OWN = {"optimizer": "adagrad", "initializer": "zeros",
        "learning_rate": 0.5, "initial_accumulator": 0.25}
 SHARED = {"optimizer": "sgd", "initializer": "zeros",
@@ -272,6 +273,32 @@ def test_a_chief_killed_before_its_commit_leaves_no_save(tmp_path):
             assert reply.status == wire.OK, reply.text
             commit(other, 1, 1, reply.json)
         assert server.stat()["checkpoints"] == [1]
+
+
+def test_a_restore_does_not_wait_for_the_save_that_it_ends(tmp_path):
+    """A chief that was killed while a large checkpoint is written."""
+    with programs.Recpsd("--checkpoint-dir", str(tmp_path)) as server:
+        with server.connect(client="a1") as link:
+            table = link.table("own", DIM, **OWN)
+            for n in range(3):
+                reply = link.call(wire.PUSH, section_of(
+                    table, numpy.arange(150000) + n * 150000,
+                    numpy.ones((150000, DIM), "f4")), number=n + 1)
+                assert reply.status == wire.OK, reply.text
+        with server.connect() as saver, server.connect() as chief:
+            prepare = saver.send_frame(
+                wire.SAVE, [wire.text({"action": "prepare"})], step=1)
+            programs.until(lambda: server.stat()["save"]["phase"] == "writing")
+            reply = chief.call(wire.RESTORE, [wire.text(
+                {"epoch": 1, "step": 0, "mode": "sync", "replicas": 1})])
+            assert reply.status == wire.OK, reply.text
+            reply = saver.receive()
+            assert (reply.request_id, reply.status) == (prepare, CANCELED)
+            assert "the job begins again" in reply.text
+            assert list(tmp_path.iterdir()) == []
+            # and the next one is whole
+            reply = save_call(chief, 0, 1, action="prepare")
+            assert reply.status == wire.OK, reply.text
 
 
 def no_signal_for_large_files():
