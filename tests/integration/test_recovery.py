@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import time
+import urllib.request
 
 import pytest
 
@@ -142,6 +143,54 @@ def test_they_are_killed_on_their_way_back_and_two_at_once(straight, job):
     job.signal("worker:1")
     job.signal("worker:0")
     assert job.result() == straight
+
+
+def test_a_worker_is_killed_twice_in_a_row(straight, job):
+    """The second time before it has joined, or just after."""
+    job.wait_for_step(13)
+    job.signal("worker:1")
+    job.wait_for(r"worker:1 was ended by signal 9 .*\(restart 1,")
+    job.signal("worker:1")
+    job.wait_for(r"worker:1 was ended by signal 9 .*\(restart 2,")
+    job.wait_for(r"worker:1 \| (rolled back from|the job goes on after) step")
+    assert job.result() == straight
+
+
+def figure(port, name):
+    """Of a server's admin port; None: it does not answer."""
+    try:
+        text = urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+    except OSError:
+        return None
+    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
+    return None if found is None else float(found[1])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("task", ["ps:1", "worker:0"])
+def test_one_is_killed_while_a_restore_is_read(tmp_path, task):
+    """So many rows that it takes a while, in which a server says so."""
+    flags = ["--batch-size", 512, "--emb-dim", 64, "--bottom-mlp", "64",
+             "--steps", 70, "--save-steps", 20, "--deterministic"]
+    how = {"data": "synthetic:rows=40000,fields=26,keys=400000,seed=5",
+           "workers": 1}
+    for name in ("straight", "killed"):
+        (tmp_path / name).mkdir()
+    with recovery.Job(tmp_path / "straight", *flags, **how) as job:
+        straight = job.result()
+    with recovery.Job(tmp_path / "killed", *flags, **how,
+                      options=[*RESTART, "--admin", "127.0.0.1:0"]) as job:
+        port = job.wait_for(r"ps:1 .*admin=127.0.0.1:(\d+)")[1]
+        job.wait_for(r"saved step")
+        job.signal("ps:0")  # ps:1 lives, and restores, too
+        programs.until(lambda: figure(
+            port, 'recps_checkpoint_in_progress{what="restore"}') == 1)
+        job.signal(task)
+        job.wait_for(rf"{task} was ended by signal 9")
+        assert not re.search("ps:1 .*job_begun: epoch 2", job.output())
+        job.wait_for(r"worker:0 \| rolled back from")
+        assert job.result() == straight
 
 
 def test_a_worker_that_was_stopped_wakes_in_another_epoch(straight, job):
