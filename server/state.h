@@ -108,6 +108,7 @@ struct rps_session {
     struct rps_session *previous, *next; /* service->sessions; lock */
 
     enum rps_transport transport; /* lock */
+    _Atomic uint64_t heard_ms; /* clock of its last request; of rank 0 alone */
 
     /* session's own thread only */
     struct rps_frame_memory *memory; /* for answers with rows; NULL: heap */
