@@ -133,6 +133,8 @@ exit_code(const struct rps_run *run, rps_status status)
         return run->data_failed ? EX_DATAERR : EX_USAGE;
     case RPS_E_INVAL:
         return run->data_failed ? EX_DATAERR : EX_USAGE;
+    case RPS_E_READ_ONLY:
+        return EX_USAGE;
     case RPS_E_NONFINITE: /* start values */
         return run->data_failed ? EX_DATAERR : EX_SOFTWARE;
     case RPS_E_MISMATCH:

@@ -30,6 +30,7 @@ struct rps_run {
     rps_terms terms; /* the chief's, once joined */
     uint32_t epoch;  /* the job's, once joined */
     bool can_save;   /* the servers have a checkpoint_dir */
+    bool is_served;  /* they serve checkpoints, and nothing else */
     struct rps_tables tables;
     uint64_t warm_step; /* that a part of a checkpoint was taken of; 0: none */
     struct rps_group *group;   /* --dense allreduce; NULL: no such thing */
