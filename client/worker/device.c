@@ -145,6 +145,23 @@ rps_device_close(struct rps_device *device)
     free(device);
 }
 
+bool
+rps_device_usage(void *context, struct rps_usage_device *usage)
+{
+    const struct rps_device *device = context;
+    rps_npu_counters counters;
+    uint64_t left, capacity;
+
+    rps_npu_read_counters(device->npu, &counters);
+    rps_npu_memory(device->npu, &left, &capacity);
+    *usage = (struct rps_usage_device){
+            .busy_ns = counters.busy_ns,
+            .memory_used = capacity - left,
+            .memory_capacity = capacity,
+    };
+    return true;
+}
+
 struct rps_report_npu
 rps_device_tell(const struct rps_device *device)
 {

@@ -12,6 +12,7 @@
 
 #include "client/worker/loop.h"
 #include "client/worker/stage.h"
+#include "client/worker/usage.h"
 
 struct rps_device;
 
@@ -60,6 +61,9 @@ rps_status rps_device_take_values(
 
 /** How a stage computes its tiles there. */
 struct rps_stage_engine rps_device_stage_engine(struct rps_device *device);
+
+/** For metrics: context is the device. Any thread. */
+bool rps_device_usage(void *context, struct rps_usage_device *usage);
 
 /** What it did so far. */
 struct rps_report_npu rps_device_tell(const struct rps_device *device);

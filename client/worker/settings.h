@@ -86,6 +86,8 @@ struct rps_settings {
     struct rps_warm_settings warm;
     struct rps_device_settings device;
     struct rps_profile_settings profile;
+    const char *admin;           /* --admin; NULL: none; borrowed */
+    const char *admin_port_file; /* NULL: none; borrowed */
     bool evaluate;
     bool has_test; /* there are rows to evaluate */
 };

@@ -6,6 +6,7 @@
  * calls (train.c), or a device's compiled step, which calls both
  * (device_step.c).
  */
+#include "client/worker/admin_port.h"
 #include "client/worker/loop.h"
 #include "client/worker/profiling.h"
 
@@ -141,6 +142,31 @@ sum_and_push(struct rps_loop *loop, struct rps_loop_step *step)
     return status == RPS_OK ? push(loop, step) : status;
 }
 
+/* SIGUSR1 is a wish that the chief carries out. In a group every rank is told
+ * of it, the chief, too. */
+static void
+take_save_wish(struct rps_loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_status status = RPS_OK;
+
+    if (!rps_save_signal()) {
+        return;
+    }
+    if (!run->can_save) {
+        rps_run_say(
+                run, "SIGUSR1: nothing is saved: there is no checkpoint_dir");
+    } else if (run->settings->is_chief) {
+        loop->save_due = true;
+    } else if (run->group == NULL) {
+        status = rps_wish(run->client, RPS_WISH_SAVE);
+    }
+    if (status != RPS_OK) {
+        rps_run_say(run, "SIGUSR1: nothing is saved: %s",
+                rps_client_error(run->client));
+    }
+}
+
 /* What this replica asks for at the end of the step in hand. */
 static uint32_t
 wishes_of(struct rps_loop *loop, uint64_t step)
@@ -151,6 +177,7 @@ wishes_of(struct rps_loop *loop, uint64_t step)
     const bool alone = settings->replicas == 1;
     uint32_t wishes = 0;
 
+    take_save_wish(loop);
     if (rps_stop_signal() != 0) {
         /* a group's ranks end at one step, whoever was told */
         if ((!settings->is_chief && run->group == NULL) || alone) {
@@ -237,6 +264,12 @@ report_step(struct rps_loop *loop, const struct rps_loop_step *own,
     }
 
     loop->loss = step.loss;
+    rps_admin_port_step(
+            run->admin_port, &(struct rps_admin_step){.step = step.step,
+                                     .epoch = step.epoch,
+                                     .loss = step.loss,
+                                     .samples = settings->options->batch_size,
+                                     .spent = &loop->spent});
     return rps_report_step(run->report, &step, &run->error);
 }
 

@@ -2,11 +2,11 @@
 """recps-train --device npu: the same model as --device cpu, in compiled steps
 whose loop size changes no bit; what it counts, and how it fails."""
 import json
-import os
 import random
 import re
 import signal
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -260,6 +260,31 @@ def test_a_device_is_one_process_s(tmp_path):
         hold.kill()
         hold.communicate()
     trainer.train(*DLRM, *NPU, "--device-id", 3, "--steps", 1)
+
+
+def test_metrics_tell_of_the_device(tmp_path):
+    port = tmp_path / "port"
+    process = subprocess.Popen(
+        [str(word) for word in (
+            trainer.TRAIN, *DLRM, *NPU, "--epochs", 1000000, "--device-memory",
+            "64MiB", "--admin", "127.0.0.1:0", "--admin-port-file", port)],
+        env=programs.environment(), stdout=subprocess.DEVNULL)
+    try:
+        programs.until(lambda: port.exists() and port.read_text().strip())
+        address = f"http://127.0.0.1:{port.read_text().strip()}/metrics"
+
+        def figure(name):
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                found = re.search(rf"^{name} (\S+)$", answer.read().decode(),
+                                  re.MULTILINE)
+            return found and float(found[1])
+
+        assert 0 < programs.until(
+            lambda: figure("recps_worker_npu_util_ratio")) <= 1
+        assert 0 < figure("recps_worker_npu_mem_usage_ratio") < 1
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_step_that_does_not_fit_ends_the_run_with_the_pool_s_numbers():
