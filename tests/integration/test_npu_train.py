@@ -13,6 +13,8 @@ import pytest
 import programs
 import recovery
 import trainer
+from test_lost import wait_for_step
+from test_train import start_worker
 
 pytestmark = trainer.needs_programs
 
@@ -30,12 +32,12 @@ class Run:
     """What a run of one replica left: its losses, their bits, the content of
     its last checkpoint, and what it says of the NPU."""
 
-    def __init__(self, folder, *flags, steps, env=None):
+    def __init__(self, folder, *flags, steps, **how):
         folder.mkdir()
         log, saved = folder / "log.json", folder / "ck"
         self.out = trainer.train(
             *flags, "--steps", steps, "--json-log", log, "--checkpoint-dir",
-            saved, env=env).stdout
+            saved, **how).stdout
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         self.done = lines[-1]
         steps = [line for line in lines[:-1] if "loss" in line]
@@ -155,6 +157,35 @@ def test_two_workers_have_a_device_each(tmp_path, dense):
     host = launch(tmp_path / "cpu", *flags, options=options)
     assert host == launch(tmp_path / "npu", *flags, *NPU, "--npu-loop-size", 7,
                           options=options)
+
+
+@pytest.mark.long
+def test_a_backup_worker_that_was_held_up_catches_up(recpsd):
+    """The sets of steps that went without it are no others'."""
+    flags = ["--data", DLRM[1], "--batch-size", 25, "--epochs", 100000, *NPU,
+             "--npu-loop-size", 50, "--backup-workers", 1]
+    workers = [start_worker(recpsd, index, *flags, workers=3)
+               for index in range(3)]
+    chief, _, slow = workers
+    try:
+        step = wait_for_step(chief, 10)
+        for _ in range(3):
+            slow.send_signal(signal.SIGSTOP)
+            step = wait_for_step(chief, step + 30)
+            slow.send_signal(signal.SIGCONT)
+            step = wait_for_step(chief, step + 100)
+        chief.send_signal(signal.SIGTERM)
+        assert chief.wait(60) == 143
+        for worker in workers[1:]:
+            rest, _ = worker.communicate(timeout=60)
+            assert worker.returncode == 0, rest
+        missed = re.search(r"(\d+) of this replica's steps were not", rest)
+        assert int(missed[1]) >= 90, rest
+        assert recpsd.wait() == 0
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
 
 
 def feasign_file(path, rows, tokens):
