@@ -54,8 +54,8 @@
   X(RPS_SCOPE_JOB, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
   X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \
   X(RPS_SCOPE_SERVER, port_file, STRING, "", "", "", "write the port that was bound to this file (port 0)") \
-  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, admin, STRING, "127.0.0.1:9464", "", "", "host:port of probes and metrics (HTTP); off: none") \
-  X(RPS_SCOPE_SERVER, admin_port_file, STRING, "", "", "", "write the admin port that was bound to this file (port 0)") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_TRAIN | RPS_SCOPE_LAUNCH, admin, STRING, "127.0.0.1:9464", "", "", "host:port of probes and metrics (HTTP); off: none; of recps-train the flag alone counts, without it there is none; entry: at its own entry of the cluster") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_TRAIN, admin_port_file, STRING, "", "", "", "write the admin port that was bound to this file (port 0)") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, live_timeout, SECONDS, "10", "s", "0.5..86400", "/livez fails when an event loop has not turned for so long") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, auth, CHOICE, "", "", "|none", "none: serve any peer also on a non-loopback address") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, loops, U64, "0", "threads", "0..64", "event loops; 0: one a core, at most 8") \

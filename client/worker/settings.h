@@ -67,6 +67,8 @@ struct rps_settings {
     uint64_t restart_count; /* of this process, by who starts it again */
     struct rps_warm_settings warm;
     struct rps_profile_settings profile;
+    const char *admin;           /* --admin; NULL: none; borrowed */
+    const char *admin_port_file; /* NULL: none; borrowed */
     bool evaluate;
     bool has_test; /* there are rows to evaluate */
 };

@@ -4,6 +4,7 @@
  * end, until the data or the steps are over; the chief also begins the job,
  * saves, evaluates and ends it.
  */
+#include "client/worker/admin_port.h"
 #include "client/worker/loop.h"
 #include "client/worker/profiling.h"
 
@@ -241,6 +242,31 @@ compute(struct rps_loop *loop, const struct rps_rates *rates, double *loss_out)
     return status == RPS_OK ? push(loop, turn, finite ? rates : NULL) : status;
 }
 
+/* SIGUSR1 is a wish that the chief carries out. In a group every rank is told
+ * of it, the chief, too. */
+static void
+take_save_wish(struct rps_loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_status status = RPS_OK;
+
+    if (!rps_save_signal()) {
+        return;
+    }
+    if (!run->can_save) {
+        rps_run_say(
+                run, "SIGUSR1: nothing is saved: there is no checkpoint_dir");
+    } else if (run->settings->is_chief) {
+        loop->save_due = true;
+    } else if (run->group == NULL) {
+        status = rps_wish(run->client, RPS_WISH_SAVE);
+    }
+    if (status != RPS_OK) {
+        rps_run_say(run, "SIGUSR1: nothing is saved: %s",
+                rps_client_error(run->client));
+    }
+}
+
 /* What this replica asks for at the end of the step in hand. */
 static uint32_t
 wishes_of(struct rps_loop *loop, uint64_t step)
@@ -251,6 +277,7 @@ wishes_of(struct rps_loop *loop, uint64_t step)
     const bool alone = settings->replicas == 1;
     uint32_t wishes = 0;
 
+    take_save_wish(loop);
     if (rps_stop_signal() != 0) {
         /* a group's ranks end at one step, whoever was told */
         if ((!settings->is_chief && run->group == NULL) || alone) {
@@ -338,6 +365,12 @@ report_step(struct rps_loop *loop, double own_loss, double factor,
     }
 
     loop->loss = step.loss;
+    rps_admin_port_step(
+            run->admin_port, &(struct rps_admin_step){.step = step.step,
+                                     .epoch = step.epoch,
+                                     .loss = step.loss,
+                                     .samples = settings->options->batch_size,
+                                     .spent = &loop->spent});
     return rps_report_step(run->report, &step, &run->error);
 }
 

@@ -105,6 +105,27 @@ def test_an_empty_pool_is_drawn_too(tmp_path):
     ET.parse(tmp_path / "o.svg")
 
 
+# --- what is asked for first ------------------------------------------------------
+
+def test_variables_and_slots_first_fit_in_less_and_fragment_less():
+    tool = SNAPSHOT.with_name("npu_fragmentation")
+    if not tool.is_file():
+        pytest.skip(f"{tool} is not built")
+    env = dict(programs.environment(), RPS_NPU_HOST="test-npu-fragmentation")
+    table = subprocess.run([str(tool)], env=env, check=True, text=True,
+                           capture_output=True, timeout=60).stdout
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]]
+            for line in table.splitlines()[2:]]
+    first, mixed = ([float(cell.split()[0]) for cell in row[1:]]
+                    for row in rows)
+    allocated, _, trimmed, fragmentation, fits = range(5)
+    assert mixed[allocated] == pytest.approx(first[allocated], rel=0.01)
+    assert first[trimmed] <= mixed[trimmed]
+    assert first[fragmentation] < mixed[fragmentation] / 2
+    assert mixed[fits] / first[fits] == pytest.approx(1.28, abs=0.01)
+    assert table in (programs.ROOT / "docs/NPU.md").read_text("utf8")
+
+
 # --- the terminal ---------------------------------------------------------------
 
 def test_a_bar_shows_each_state_where_it_is(tmp_path):
