@@ -3,6 +3,7 @@
  * recps-train: options, signals, the task, the exit code.
  */
 #include "base/log.h"
+#include "client/worker/admin_port.h"
 #include "client/worker/group.h"
 #include "client/worker/run.h"
 
@@ -154,8 +155,12 @@ static int
 run_task(const struct rps_settings *settings)
 {
     struct rps_run run = {.settings = settings};
-    rps_status status = rps_run_open_data(&run);
+    rps_status status =
+            rps_admin_port_open(&run.admin_port, settings, &run.error);
 
+    if (status == RPS_OK) {
+        status = rps_run_open_data(&run);
+    }
     if (status == RPS_OK) {
         switch (settings->task) {
         case RPS_TASK_TRAIN:
@@ -181,6 +186,7 @@ run_task(const struct rps_settings *settings)
                 rps_status_str(status));
         (void)rps_group_end(run.group, exit_code(&run, status), &run.error);
     }
+    rps_admin_port_close(run.admin_port);
     return exit_code(&run, status);
 }
 

@@ -17,6 +17,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rps_admin_port;
+struct rps_profile_session;
+
 struct rps_run {
     const struct rps_settings *settings; /* borrowed */
     struct rps_dataset *data;
@@ -35,9 +38,11 @@ struct rps_run {
     uint64_t warm_step; /* that a part of a checkpoint was taken of; 0: none */
     struct rps_group *group;   /* --dense allreduce; NULL: no such thing */
     struct rps_report *report; /* the chief's; others: quiet */
-    bool data_failed;          /* the failure in hand is the data's */
-    bool running;              /* tables are open and in use */
-    struct rps_error error;    /* of the failure in hand */
+    struct rps_profile_session *profile; /* NULL: none, or over */
+    struct rps_admin_port *admin_port;   /* NULL: none; main.c's */
+    bool data_failed;                    /* the failure in hand is the data's */
+    bool running;                        /* tables are open and in use */
+    struct rps_error error;              /* of the failure in hand */
 };
 
 /** Open the data and make the model that fits it. */

@@ -68,6 +68,14 @@ operand_of(const struct rps_tool *tool)
             .choices = tool->words, .is_folder = tool->takes_folder};
 }
 
+/* "memory", in `recps npu memory FILE`: what follows the first word. */
+static bool
+has_second(const struct rps_tool *tool)
+{
+    return tool->takes_file && tool->words != NULL &&
+           strchr(tool->words, '|') == NULL;
+}
+
 /** Programs without commands, and the scope of their options. */
 static const struct rps_program programs[] = {
         {RPS_SCOPE_SERVER, "recpsd"}, {RPS_SCOPE_TRAIN, "recps-train"}};
@@ -137,6 +145,9 @@ static const char bash_tail[] =
         "\"$cur\") ;;\n"
         "    file) mapfile -t COMPREPLY < <(compgen -f -- \"$cur\") ;;\n"
         "    folder) mapfile -t COMPREPLY < <(compgen -d -- \"$cur\") ;;\n"
+        "    folder\\ *) mapfile -t COMPREPLY < <(compgen -d -W \"${kind#* }\" "
+        "-- "
+        "\"$cur\") ;;\n"
         "    esac\n"
         "}\n"
         "complete -F _recps_complete recps recpsd recps-train\n";
@@ -155,8 +166,8 @@ bash_value(const char *place, const char *flag, const struct value *value)
 {
     printf("    [%s%s%s]='", place,
             place[0] != '\0' && flag[0] != '\0' ? " " : "", flag);
-    if (value->choices != NULL) {
-        printf("words ");
+    if (value->choices != NULL) { /* a folder may do, too */
+        printf(value->is_folder ? "folder " : "words ");
         print_words(value->choices);
     } else if (value->is_file) {
         printf("file");
@@ -245,6 +256,9 @@ bash_values(void)
 
         snprintf(place, sizeof(place), "recps %s", tool->name);
         bash_value(place, "", &operand);
+        if (has_second(tool)) {
+            bash_value(place, tool->words, &(struct value){.is_file = true});
+        }
         for (const struct rps_tool_flag *flag = tool->flags;
                 flag != NULL && flag->name != NULL; flag++) {
             const struct value value = value_of_own(flag);
@@ -356,7 +370,7 @@ zsh_array(const char *name, uint32_t scope)
 static void
 zsh_command(const struct rps_tool *tool)
 {
-    const struct value operand = operand_of(tool);
+    struct value operand = operand_of(tool);
 
     printf("    (%s)\n    _arguments \\\n", tool->name);
     for (const struct rps_tool_flag *flag = tool->flags;
@@ -372,9 +386,16 @@ zsh_command(const struct rps_tool *tool)
     if (tool->runs_command) {
         printf(" '*::command:_normal'");
     } else if (tool->operands_max > 0) {
-        printf(" '*:%s:", tool->takes_folder ? "folder" : "operand");
+        if (tool->takes_folder && tool->words != NULL) {
+            printf(" '1:command:");
+            zsh_action(&(struct value){.choices = tool->words});
+            printf("'");
+            operand.choices = NULL;
+        }
+        printf(" '%s:%s:", has_second(tool) ? "1" : "*",
+                tool->takes_folder ? "folder" : "operand");
         zsh_action(&operand);
-        printf("'");
+        printf("'%s", has_second(tool) ? " '*:file:_files'" : "");
     }
     printf("\n    ;;\n");
 }
