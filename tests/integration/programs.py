@@ -67,12 +67,14 @@ def unix_folder():
 def environment(**more):
     """Ours, without what would change what a program does.
 
-    Servers have no admin port unless they are told to: several run at once.
+    Servers have no admin port unless they are told to: several run at once. So
+    do tests on devices, whose host has this process's name.
     """
     env = {k: v for k, v in os.environ.items()
-           if not k.startswith(("TF_CONFIG", "RECPS_"))}
+           if not k.startswith(("TF_CONFIG", "RECPS_", "NPU_LOOP_SIZE"))}
     env["RECPS_ADMIN"] = "off"
     env["RECPS_UNIX_DIR"] = unix_folder()
+    env["RPS_NPU_HOST"] = f"test-{os.getpid()}"
     env.update(more)
     return {k: v for k, v in env.items() if v is not None}
 

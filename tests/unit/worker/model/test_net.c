@@ -7,8 +7,10 @@
 #include "tests/unit/suite.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ROWS   150u /* two tiles and a short one */
 #define TABLES 2u
@@ -525,8 +527,11 @@ main(void)
 {
     Suite *suite = suite_create("net");
     TCase *tests = tcase_create("net");
+    char host[64];
 
     tcase_set_timeout(tests, 60);
+    (void)snprintf(host, sizeof(host), "test-net-%d", (int)getpid());
+    (void)setenv("RPS_NPU_HOST", host, 1); /* other tests run beside */
     tcase_add_loop_test(tests, a_device_computes_what_plain_calls_do, 0, KINDS);
     tcase_add_loop_test(tests, a_deterministic_device_has_their_bits, 0, KINDS);
     tcase_add_loop_test(tests, a_batch_in_parts_has_the_same_sums, 0, KINDS);
