@@ -105,7 +105,7 @@ START_TEST(every_kernel_copy_call_launch_and_wait_is_a_span)
             find(&collected, RPS_PROFILE_COPY, "to_device", &span), 1);
     ck_assert_uint_eq(span.bytes, 4);
     ck_assert_uint_eq(
-            find(&collected, RPS_PROFILE_COMMUNICATION, "host_function", &span),
+            find(&collected, RPS_PROFILE_SCHEDULING, "host_function", &span),
             1);
     ck_assert_str_eq(span.name, "push");
     ck_assert_uint_eq(
