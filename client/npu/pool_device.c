@@ -2,12 +2,15 @@
 /* The pool as npu.h has it. */
 #include "client/npu/pool_device.h"
 
+#include "base/clock.h"
 #include "client/npu/capture.h"
 #include "client/npu/device.h"
 #include "client/npu/error.h"
 #include "client/npu/stream.h"
+#include "client/profile/profile.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 /* --- the device under the pool ------------------------------------------- */
 
@@ -80,6 +83,31 @@ rps_npu_pool_close(rps_npu *npu)
 /* --- calls ------------------------------------------------------------------
  */
 
+static void
+show_figure(const rps_npu *npu, const char *what, uint64_t ns, uint64_t bytes)
+{
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "npu%" PRIu32 " %s", npu->id, what);
+    rps_profile_figure(name, ns, (double)bytes);
+}
+
+void
+rps_npu_pool_show(rps_npu *npu)
+{
+    rps_npu_pool_stats stats;
+    uint64_t ns;
+
+    if (!rps_profile_is_on()) {
+        return;
+    }
+    rps_pool_read_stats(npu->pool, &stats);
+    ns = rps_clock_ns();
+    show_figure(npu, "allocated", ns, stats.allocated.now);
+    show_figure(npu, "active", ns, stats.active.now);
+    show_figure(npu, "reserved", ns, stats.reserved.now);
+}
+
 /* The pool's words, as the device's. */
 static rps_status
 answer(const rps_npu *npu, rps_status status, const char *operation,
@@ -98,6 +126,7 @@ rps_npu_pool_take(rps_npu_stream *stream, struct rps_pool_private *memory,
     const rps_status status = rps_pool_alloc(
             stream->npu->pool, stream, memory, bytes, address_out, &error);
 
+    rps_npu_pool_show(stream->npu);
     return answer(stream->npu, status, "memory of the pool", &error);
 }
 
@@ -124,12 +153,14 @@ rps_status
 rps_npu_pool_free(rps_npu *npu, void *address)
 {
     struct rps_error error = {.text = ""};
+    rps_status status;
 
     if (address == NULL) {
         return RPS_OK;
     }
-    return answer(npu, rps_pool_free(npu->pool, address, &error),
-            "give memory back to the pool", &error);
+    status = rps_pool_free(npu->pool, address, &error);
+    rps_npu_pool_show(npu);
+    return answer(npu, status, "give memory back to the pool", &error);
 }
 
 rps_status
