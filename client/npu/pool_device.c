@@ -50,6 +50,13 @@ passed(void *context, const rps_npu_stream *stream, uint64_t position)
     return rps_npu_stream_passed(stream, position);
 }
 
+static bool
+follows(void *context, const rps_npu_stream *owner,
+        const rps_npu_stream *stream, uint64_t place)
+{
+    return rps_npu_capture_follows(owner, stream, place);
+}
+
 static void
 wait_for(void *context, rps_npu_stream *stream, uint64_t position)
 {
@@ -66,6 +73,7 @@ rps_npu_pool_open(rps_npu *npu)
             .stream_name = stream_name,
             .mark = mark,
             .passed = passed,
+            .follows = follows,
             .wait = wait_for,
     };
 
@@ -163,17 +171,32 @@ rps_npu_pool_free(rps_npu *npu, void *address)
     return answer(npu, status, "give memory back to the pool", &error);
 }
 
-rps_status
-rps_npu_pool_record_stream(void *address, rps_npu_stream *stream)
+static rps_status
+record(void *address, rps_npu_stream *stream, uint64_t place)
 {
     struct rps_error error = {.text = ""};
 
+    return answer(stream->npu,
+            rps_pool_record_stream(
+                    stream->npu->pool, address, stream, place, &error),
+            "record a stream", &error);
+}
+
+rps_status
+rps_npu_pool_record_stream(void *address, rps_npu_stream *stream)
+{
     if (stream == NULL) {
         return rps_npu_fail(RPS_E_INVAL, "record a stream: none is given");
     }
-    return answer(stream->npu,
-            rps_pool_record_stream(stream->npu->pool, address, stream, &error),
-            "record a stream", &error);
+    return record(address, stream, RPS_POOL_NO_PLACE);
+}
+
+rps_status
+rps_npu_pool_note_use(void *address, rps_npu_stream *stream)
+{
+    return record(address, stream,
+            rps_npu_stream_captures(stream) ? rps_npu_capture_place(stream)
+                                            : RPS_POOL_NO_PLACE);
 }
 
 uint64_t

@@ -370,8 +370,9 @@ START_TEST(only_the_start_of_a_live_block_can_be_freed_or_recorded)
     fake_free(pool, address);
     ck_assert_int_eq(rps_pool_free(pool, address, &error), RPS_E_INVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "freed already"));
-    ck_assert_int_eq(
-            rps_pool_record_stream(pool, address, &comm, &error), RPS_E_INVAL);
+    ck_assert_int_eq(rps_pool_record_stream(
+                             pool, address, &comm, RPS_POOL_NO_PLACE, &error),
+            RPS_E_INVAL);
 }
 END_TEST
 

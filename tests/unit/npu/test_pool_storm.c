@@ -237,8 +237,8 @@ record(struct caller *caller)
     const size_t s = (size_t)draw(caller, STREAMS);
     struct rps_error error = {.text = ""};
 
-    MUST(rps_pool_record_stream(pool, held->address, &streams[s], &error) ==
-                    RPS_OK,
+    MUST(rps_pool_record_stream(pool, held->address, &streams[s],
+                 RPS_POOL_NO_PLACE, &error) == RPS_OK,
             "%s", error.text);
     held->used_by[s] = true;
 }
