@@ -9,6 +9,7 @@
 #include "client/profile/collect.h"
 
 #include "base/clock.h"
+#include "client/profile/session.h"
 
 #include <assert.h>
 #include <pthread.h>

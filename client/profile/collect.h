@@ -26,8 +26,6 @@ struct rps_profile_step_span {
     uint64_t end_ns;
 };
 
-#define RPS_PROFILE_STEPS_MAX 100000u /* of a session */
-
 /** What a session collected. */
 struct rps_profile_collected {
     struct rps_profile_record **records; /* [count] by start, into chunks */

@@ -2,13 +2,16 @@
 #include "client/profile/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 rps_status
 rps_profile_file_open(struct rps_profile_file *file, const char *folder,
         const char *name, struct rps_error *error)
 {
+    int fd;
     const int n =
             snprintf(file->path, sizeof(file->path), "%s/%s", folder, name);
 
@@ -18,7 +21,11 @@ rps_profile_file_open(struct rps_profile_file *file, const char *folder,
                 "bytes",
                 sizeof(file->path) - 32);
     }
-    file->stream = fopen(file->path, "wxe");
+    fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+    file->stream = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file->stream == NULL && fd >= 0) {
+        close(fd);
+    }
     return file->stream != NULL ? RPS_OK
                                 : rps_fail(error, RPS_E_IO, "profile: %s: %s",
                                           file->path, strerror(errno));

@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define RPS_PROFILE_STEPS_MAX 100000u /* of a session */
+
 /** Of the collected spans; those beyond are dropped, and counted. */
 #define RPS_PROFILE_BYTES_MAX (256ull << 20)
 

@@ -247,6 +247,18 @@ rps_totals_step(struct rps_totals *totals, uint64_t ns)
     return status;
 }
 
+void
+rps_totals_reclass(struct rps_totals *totals, const char *type,
+        enum rps_profile_class class)
+{
+    assert(!totals->worked_out);
+    for (size_t i = 0; i < totals->kind_count; i++) {
+        if (strcmp(totals->kinds[i].type, type) == 0) {
+            totals->kinds[i].class = class;
+        }
+    }
+}
+
 /* --- working out --------------------------------------------------------- */
 
 static int

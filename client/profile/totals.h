@@ -15,7 +15,7 @@
 
 #include <stddef.h>
 
-#define RPS_TOTALS_SPANS_MAX 16000000u /* 32 bytes each */
+#define RPS_TOTALS_SPANS_MAX 8000000u /* 32 bytes each */
 #define RPS_TOTALS_KINDS_MAX 65536u
 #define RPS_TOTALS_STEPS_MAX 1000000u
 
@@ -55,6 +55,10 @@ rps_status rps_totals_add(
 
 /** A step of so long. Errors: as above. */
 rps_status rps_totals_step(struct rps_totals *totals, uint64_t ns);
+
+/** Spans of this type are of another class. When all are added. */
+void rps_totals_reclass(struct rps_totals *totals, const char *type,
+        enum rps_profile_class class);
 
 /** All is added: work out what is inside what. */
 void rps_totals_work_out(struct rps_totals *totals);

@@ -163,7 +163,8 @@ rps_run_read_stat(struct rps_run *run, uint32_t ps, json_t **stat_out)
                                        "the STAT of PS %u is no JSON", ps);
 }
 
-/* Has PS 0 a folder for checkpoints? It is a setting of the job. */
+/* Has PS 0 a folder for checkpoints? It is a setting of the job. Or does it
+ * serve those of one? */
 static rps_status
 learn_can_save(struct rps_run *run)
 {
@@ -171,6 +172,7 @@ learn_can_save(struct rps_run *run)
     rps_status status = rps_run_read_stat(run, 0, &stat);
 
     run->can_save = json_is_string(json_object_get(stat, "checkpoint_dir"));
+    run->is_served = json_is_object(json_object_get(stat, "serving"));
     json_decref(stat);
     return status;
 }
@@ -226,7 +228,12 @@ check_can_save(struct rps_run *run)
     const char *where = embedded ? "give --checkpoint-dir"
                                  : "start the servers with --checkpoint-dir";
 
-    if (run->can_save) {
+    if (run->is_served && settings->task != RPS_TASK_INFER) {
+        return rps_fail(&run->error, RPS_E_READ_ONLY,
+                "PS 0 serves checkpoints for reading alone (recpsd --serve): "
+                "--evaluate and --predict may use it, training may not");
+    }
+    if (run->can_save || run->is_served) {
         return RPS_OK;
     }
     if (settings->options->save_steps > 0) {

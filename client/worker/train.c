@@ -4,7 +4,9 @@
  * end, until the data or the steps are over; the chief also begins the job,
  * saves, evaluates and ends it.
  */
+#include "client/worker/admin_port.h"
 #include "client/worker/loop.h"
+#include "client/worker/profiling.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -37,6 +39,15 @@ check_rows(struct rps_run *run)
 }
 
 /* The stages before the model. */
+static uint64_t
+moved_bytes(const void *client)
+{
+    rps_traffic traffic;
+
+    rps_client_traffic(client, &traffic);
+    return traffic.sent_bytes + traffic.received_bytes;
+}
+
 static rps_status
 open_stages(struct rps_loop *loop)
 {
@@ -69,6 +80,9 @@ open_stages(struct rps_loop *loop)
 
     run->data_failed = status != RPS_OK;
     loop->spent.depth = options.depth;
+    loop->spent.moved = moved_bytes;
+    loop->spent.moved_context = run->client;
+    loop->spent.is_profiled = false; /* another client counts anew */
     loop->fetch = (struct rps_fetch){
             .tables = &run->tables,
             .reader = loop->reader,
@@ -190,6 +204,18 @@ push(struct rps_loop *loop, struct rps_turn *turn,
     return status;
 }
 
+/* Gradients, and a flag a row, that a rank has in the group's sum. */
+static uint64_t
+reduced_bytes(const struct rps_model *model)
+{
+    uint64_t rows = 0;
+
+    for (uint32_t v = 0; v < model->variable_count; v++) {
+        rows += model->variables[v].rows;
+    }
+    return rows * (RPS_DENSE_ROW_FLOATS + 1) * sizeof(float);
+}
+
 /* Read, fetch, compute, push. *loss_out is this replica's part. */
 static rps_status
 compute(struct rps_loop *loop, const struct rps_rates *rates, double *loss_out)
@@ -209,10 +235,36 @@ compute(struct rps_loop *loop, const struct rps_rates *rates, double *loss_out)
     finite = run_model(loop, &input, loss_out);
     if (loop->run->group != NULL) {
         rps_spent_on(&loop->spent, RPS_SPENT_ALLREDUCE);
+        loop->spent.reduced = reduced_bytes(loop->run->model);
         status = rps_group_step(loop->run->group, turn->step, rates->dense,
                 !finite, &loop->run->error);
     }
     return status == RPS_OK ? push(loop, turn, finite ? rates : NULL) : status;
+}
+
+/* SIGUSR1 is a wish that the chief carries out. In a group every rank is told
+ * of it, the chief, too. */
+static void
+take_save_wish(struct rps_loop *loop)
+{
+    struct rps_run *run = loop->run;
+    rps_status status = RPS_OK;
+
+    if (!rps_save_signal()) {
+        return;
+    }
+    if (!run->can_save) {
+        rps_run_say(
+                run, "SIGUSR1: nothing is saved: there is no checkpoint_dir");
+    } else if (run->settings->is_chief) {
+        loop->save_due = true;
+    } else if (run->group == NULL) {
+        status = rps_wish(run->client, RPS_WISH_SAVE);
+    }
+    if (status != RPS_OK) {
+        rps_run_say(run, "SIGUSR1: nothing is saved: %s",
+                rps_client_error(run->client));
+    }
 }
 
 /* What this replica asks for at the end of the step in hand. */
@@ -225,6 +277,7 @@ wishes_of(struct rps_loop *loop, uint64_t step)
     const bool alone = settings->replicas == 1;
     uint32_t wishes = 0;
 
+    take_save_wish(loop);
     if (rps_stop_signal() != 0) {
         /* a group's ranks end at one step, whoever was told */
         if ((!settings->is_chief && run->group == NULL) || alone) {
@@ -312,6 +365,12 @@ report_step(struct rps_loop *loop, double own_loss, double factor,
     }
 
     loop->loss = step.loss;
+    rps_admin_port_step(
+            run->admin_port, &(struct rps_admin_step){.step = step.step,
+                                     .epoch = step.epoch,
+                                     .loss = step.loss,
+                                     .samples = settings->options->batch_size,
+                                     .spent = &loop->spent});
     return rps_report_step(run->report, &step, &run->error);
 }
 
@@ -366,8 +425,11 @@ one_step(struct rps_loop *loop)
     const double factor = rps_loss_scale_is_on(&loop->scale)
                                   ? rps_loss_scale_factor(&loop->scale)
                                   : 0.0;
-    rps_status status = compute(loop, &rates, &loss);
+    rps_status status;
 
+    rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
+    rps_profiling_step(step);
+    status = compute(loop, &rates, &loss);
     if (status != RPS_OK) {
         return status;
     }
@@ -456,6 +518,7 @@ train(struct rps_loop *loop)
                                               : leave_at(loop, loop->step);
     }
     rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
+    rps_profiling_step(0);
     say_uncounted(loop);
     return status == RPS_OK && loop->run->group != NULL
                    ? rps_group_compare(loop->run->group, &loop->run->error)
@@ -579,6 +642,9 @@ live(struct rps_loop *loop)
     if (status == RPS_OK) {
         status = rps_loop_join(loop);
     }
+    if (status == RPS_OK && !loop->ended) {
+        rps_profiling_joined(run, loop->step, loop->last_step);
+    }
     while (status == RPS_OK && !loop->ended) {
         status = open_stages(loop);
         if (status == RPS_OK) {
@@ -625,6 +691,22 @@ steps_planned(const struct rps_run *run)
                                                         : steps;
 }
 
+/* A failure of the run itself is the one to tell. */
+static rps_status
+end_profile(struct rps_run *run, rps_status status)
+{
+    struct rps_error error;
+    const rps_status ended = rps_profiling_end(run, &error);
+
+    if (status == RPS_OK && ended != RPS_OK) {
+        run->error = error;
+        status = ended;
+    } else if (ended != RPS_OK) {
+        rps_run_say(run, "%s", error.text);
+    }
+    return status;
+}
+
 rps_status
 rps_run_train(struct rps_run *run)
 {
@@ -649,7 +731,10 @@ rps_run_train(struct rps_run *run)
         status = rps_run_open_report(run, steps_planned(run));
     }
     if (status == RPS_OK) {
+        status = rps_profiling_begin(run, steps_planned(run));
+    }
+    if (status == RPS_OK) {
         status = run_loop(&loop);
     }
-    return status;
+    return end_profile(run, status);
 }
