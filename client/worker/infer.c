@@ -3,6 +3,7 @@
  * --evaluate and --predict: the chief alone restores a checkpoint and reads
  * it, or reads what servers serve; nothing is trained and nothing is saved.
  */
+#include "client/worker/device.h"
 #include "client/worker/run.h"
 
 #include <inttypes.h>
@@ -171,6 +172,9 @@ rps_run_infer(struct rps_run *run)
     }
     if (status == RPS_OK) {
         rps_run_say_skipped(run);
+        if (run->device != NULL) {
+            end.npu = rps_device_tell(run->device);
+        }
         status = rps_report_done(run->report, &end, &run->error);
     }
     if (status == RPS_OK && !run->is_served) {

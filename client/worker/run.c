@@ -2,6 +2,8 @@
 #include "client/worker/run.h"
 
 #include "base/transport.h"
+#include "client/worker/admin_port.h"
+#include "client/worker/device.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -136,6 +138,13 @@ rps_run_open_data(struct rps_run *run)
     }
     if (status == RPS_OK) {
         status = make_model(run);
+    }
+    if (status == RPS_OK && run->settings->device.npu) {
+        status = rps_device_open(
+                &run->device, run->settings, run->model, &run->error);
+    }
+    if (run->device != NULL) {
+        rps_admin_port_device(run->admin_port, rps_device_usage, run->device);
     }
     return status;
 }
@@ -339,6 +348,8 @@ rps_run_close(struct rps_run *run)
     rps_report_destroy(run->report);
     rps_tables_finish(&run->tables);
     rps_client_close(run->client);
+    rps_admin_port_device(run->admin_port, NULL, NULL);
+    rps_device_close(run->device);
     rps_model_destroy(run->model);
     rps_layout_finish(&run->layout);
     rps_dataset_close(run->eval_data);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 struct rps_admin_port;
+struct rps_device; /* client/worker/device.h */
 struct rps_profile_session;
 
 struct rps_run {
@@ -29,6 +30,7 @@ struct rps_run {
     uint64_t test_end;
     struct rps_layout layout; /* which fields go where */
     struct rps_model *model;
+    struct rps_device *device; /* that computes it; NULL: plain calls do */
     rps_client *client;
     rps_terms terms; /* the chief's, once joined */
     uint32_t epoch;  /* the job's, once joined */
@@ -45,7 +47,7 @@ struct rps_run {
     struct rps_error error;              /* of the failure in hand */
 };
 
-/** Open the data and make the model that fits it. */
+/** Open the data, make the model that fits it, take the device. */
 rps_status rps_run_open_data(struct rps_run *run);
 
 /** Defaults, then what --job-id and its kin say; waiting is reported. */
