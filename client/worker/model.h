@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model: its dense variables, its sparse tables, and one function that
- * computes a batch. It knows no server: train.c fetches rows into its
+ * computes a batch. It knows no server: step.c fetches rows into its
  * buffers and sends its gradients away.
  *
  * Batches are computed in tiles of RPS_MODEL_TILE rows, the last one padded
