@@ -8,6 +8,29 @@
 
 #include <string.h>
 
+/* A server of checkpoints (recpsd --serve) has none before the first one. */
+static rps_status
+fail_not_found(uint32_t ps, const json_t *stat, const char *name)
+{
+    const json_t *serving = json_object_get(stat, "serving");
+    const char *dir = json_string_value(json_object_get(serving, "dir"));
+
+    if (dir == NULL) {
+        return rps_client_fail(
+                RPS_E_NOT_FOUND, "there is no table %s at PS %u", name, ps);
+    }
+    if (json_is_false(json_object_get(serving, "holds"))) {
+        return rps_client_fail(RPS_E_RETRY_LATER,
+                "table %s: PS %u serves %.512s, which has no complete "
+                "checkpoint yet",
+                name, ps, dir);
+    }
+    return rps_client_fail(RPS_E_NOT_FOUND,
+            "there is no table %s in the checkpoint of %.512s that PS %u "
+            "serves",
+            name, dir, ps);
+}
+
 /* The spec that this PS has of the table; NOT_FOUND where it has none. */
 static rps_status
 read_spec(const rps_client *client, uint32_t ps,
@@ -22,8 +45,7 @@ read_spec(const rps_client *client, uint32_t ps,
     if (status != RPS_OK) {
         return status;
     }
-    status = rps_client_fail(
-            RPS_E_NOT_FOUND, "there is no table %s at PS %u", name, ps);
+    status = fail_not_found(ps, object, name);
     json_array_foreach(json_object_get(object, "tables"), i, table)
     {
         const char *other = json_string_value(json_object_get(table, "name"));

@@ -112,7 +112,7 @@
   X(RPS_SCOPE_TRAIN, cut, CHOICE, "job", "", "job|local", "what a save of async and bounded is a state of: job, of one step of all replicas, who wait for it; local, of each server's own moment (docs/TRAINING.md)") \
   X(RPS_SCOPE_TRAIN, keep, U64, "5", "checkpoints", "1..1000000", "complete checkpoints that stay") \
   X(RPS_SCOPE_TRAIN, restore, OPTIONAL, "", "step", "auto", "start from the newest checkpoint, or from =STEP; =auto: from the newest one, if there is any") \
-  X(RPS_SCOPE_TRAIN, warm_start, STRING, "", "", "", "DIR or DIR:STEP: begin a new job with the rows of another one's newest checkpoint there, or of that step") \
+  X(RPS_SCOPE_TRAIN, warm_start, STRING, "", "", "", "DIR, DIR:STEP or DIR/ckpt-STEP: begin a new job with the rows of another one's newest checkpoint there, or of that step") \
   X(RPS_SCOPE_TRAIN, restore_tables, STRING, "", "", "", "tables that --restore and --warm-start take, commas between; NEW=OLD: the checkpoint's OLD as NEW; the others begin fresh; empty: all") \
   X(RPS_SCOPE_TRAIN, restore_weights_only, BOOL, "false", "", "", "--restore and --warm-start take rows without optimizer slots, which begin fresh") \
   X(RPS_SCOPE_TRAIN, recover, BOOL, "false", "", "", "when a process of the job was lost, wait until it is started again, go back to the newest checkpoint and go on") \
@@ -125,6 +125,8 @@
   X(RPS_SCOPE_TRAIN, log_every, U64, "1", "steps", "1..1000000000", "a report line every so many steps") \
   X(RPS_SCOPE_TRAIN, json_log, STRING, "", "", "", "write a JSON line a report to this file") \
   X(RPS_SCOPE_TRAIN, summary_dir, STRING, "", "", "", "write scalar summaries below this folder") \
+  X(RPS_SCOPE_TRAIN, profile, STRING, "", "", "", "write what each step does, and for how long, below this folder (docs/PROFILE.md); empty: no") \
+  X(RPS_SCOPE_TRAIN, profile_steps, STRING, "11:20", "steps", "1..64", "FIRST:LAST: the steps that --profile is of") \
   X(RPS_SCOPE_TRAIN, on_bad_row, CHOICE, "stop", "", "stop|skip", "what a malformed row does")
 /* clang-format on */
 

@@ -11,14 +11,14 @@
  *                    the other one of its pair (128 bytes), then the lines of
  *                    the next pair, around the segment's end
  *
- * A segment that is 29/32 full grows by an eighth to a quarter; one that
+ * A segment that is 59/64 full grows by an eighth to a quarter; one that
  * would grow beyond its largest size (32 to 64 KiB) splits in two. So one
  * insert moves a few thousand keys at most, and the memory beside it is that
  * of one segment. How much, and which size, is drawn from the segment's
  * prefix: they do not all grow at once, and the memory a key takes is the
  * same at every size of the table.
  *
- * Where no memory is left, a segment is filled beyond 29/32: a place is always
+ * Where no memory is left, a segment is filled beyond 59/64: a place is always
  * free in it. Places are promised by the part, one of 64 that the next bits of
  * the hash make: in a large index a part has several segments, and a segment
  * one part. `free_min` is a lower bound of how many places are free in each

@@ -62,13 +62,13 @@ draw_of(const struct rps_segment *segment)
 
 /*
  * Lines for so many keys, and more than `kept` further ones: 9/8 to 5/4 of
- * what they fill to 29/32, by a draw from the segment and its size; whole
+ * what they fill to 59/64, by a draw from the segment and its size; whole
  * pairs, whole pages from a page on.
  */
 static uint32_t
 lines_for(const struct rps_segment *segment, uint64_t count, uint64_t kept)
 {
-    const uint64_t tight = (count * 32 / 29 + RPS_LINE_KEYS) / RPS_LINE_KEYS;
+    const uint64_t tight = (count * 64 / 59 + RPS_LINE_KEYS) / RPS_LINE_KEYS;
     const uint64_t least = (count + kept + 1) / RPS_LINE_KEYS + 1;
     const uint64_t draw = rps_mix64(draw_of(segment) ^ segment->line_count);
     uint64_t lines = tight + tight / 8 + draw % (tight / 8 + 1);

@@ -17,11 +17,13 @@ rps_segment_home(const struct rps_segment *segment, uint64_t hash)
            ((hash & UINT32_MAX) * (uint64_t)segment->line_count >> 32);
 }
 
-/** Keys from which on it grows: 29/32 of the places. */
+/** Keys from which on it grows: 59/64 of the places. */
 static inline uint32_t
 rps_segment_full(const struct rps_segment *segment)
 {
-    return segment->line_count * (RPS_LINE_KEYS * 29) / 32;
+    const uint64_t places = (uint64_t)segment->line_count * RPS_LINE_KEYS;
+
+    return (uint32_t)(places * 59 / 64);
 }
 
 /** Keys that can be stored before it grows: one place is kept free. */

@@ -2,6 +2,7 @@
 #include "server/named.h"
 
 #include "base/hash.h"
+#include "server/serving.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -25,6 +26,9 @@ rps_named_table(struct rps_request *request, const json_t *object,
     if (*table_out == NULL ||
             strcmp(rps_table_spec_of(*table_out)->name, name) != 0) {
         *table_out = NULL;
+        if (service->serving != NULL) {
+            return rps_serving_no_table(request, name);
+        }
         return rps_fail(&request->error, RPS_E_NOT_FOUND,
                 "there is no table %s at PS %" PRIu32, name,
                 service->options.ps_index);

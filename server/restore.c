@@ -135,6 +135,7 @@ swap_in(struct rps_service *service, struct rps_task *task, struct fresh *fresh,
         service->contributed = fresh->contributed;
         service->apply_next = 0;
         service->terms = task->terms;
+        atomic_store(&service->comes_back, task->terms.recover != 0);
         service->begun_by = task->client;
         service->begun_step = task->step;
         json_decref(service->warm_answer);

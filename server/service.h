@@ -182,6 +182,23 @@ void rps_service_refuse(const struct rps_header *header, rps_status status,
 rps_status rps_service_wish_save(
         struct rps_service *service, struct rps_error *error);
 
+/** What the chief is asked for by a PS that is to end. */
+enum rps_end_wish {
+    RPS_END_WISH_NONE, /* nothing is unsaved, or there is no chief */
+    RPS_END_WISH_SAVE, /* a checkpoint, from which the job goes on when this PS
+                          is here again */
+    RPS_END_WISH_STOP  /* a checkpoint and the job's end: lost processes do not
+                          come back in this job (its terms) */
+};
+
+/** This process is about to end: ask the chief for what its job needs then.
+ * Threads: any. */
+enum rps_end_wish rps_service_wish_end(
+        struct rps_service *service, struct rps_error *error);
+
+/** From here on STAT says so. Threads: any. */
+void rps_service_end_begins(struct rps_service *service);
+
 /** Is the chief connected; is there anything that no checkpoint holds; how
  * many were committed, and how long the last one took (NULL: never mind).
  * Threads: any. */

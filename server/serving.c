@@ -142,8 +142,8 @@ rps_serving_refuse(struct rps_request *request)
             rps_opcode_str(opcode), request->service->serving->dir);
 }
 
-static rps_status
-not_there(struct rps_request *request, const char *name)
+rps_status
+rps_serving_no_table(struct rps_request *request, const char *name)
 {
     struct rps_serving *serving = request->service->serving;
     struct rps_serving_figures figures;
@@ -205,7 +205,7 @@ rps_serving_open_table(struct rps_request *request)
     }
     table = rps_store_find(request->service->store, rps_table_id(spec.name));
     if (table == NULL) {
-        return not_there(request, spec.name);
+        return rps_serving_no_table(request, spec.name);
     }
     status = check_shape(rps_table_spec_of(table), &spec, &request->error);
     if (status == RPS_OK) {

@@ -28,6 +28,10 @@ rps_status rps_serving_start(
 /** READ_ONLY, in words: what every request gets that would change anything. */
 rps_status rps_serving_refuse(struct rps_request *request);
 
+/** A table that is asked for by its name and is not here: NOT_FOUND, or
+ * RETRY_LATER where no checkpoint is held yet. */
+rps_status rps_serving_no_table(struct rps_request *request, const char *name);
+
 /** GET_EMBEDDING_TABLE: the table is there and rows have that shape. */
 rps_status rps_serving_open_table(struct rps_request *request);
 

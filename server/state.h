@@ -240,6 +240,8 @@ struct rps_service {
     _Atomic uint32_t epoch;
     _Atomic uint64_t step;   /* c */
     _Atomic uint32_t wishes; /* RPS_WISH_SAVE, _STOP; written under lock */
+    _Atomic bool comes_back; /* terms.recover; written under lock */
+    _Atomic bool ending;     /* a signal ends this process */
     struct rps_counter requests[RPS_OP_LAST + 1];
     struct rps_saving_record saving;
     _Atomic uint64_t late;          /* pushes that came after their decision */

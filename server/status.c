@@ -243,6 +243,8 @@ rps_service_stat(struct rps_service *service, bool with_digests)
     pthread_mutex_lock(&service->lock);
     json_object_set_new(
             object, "unsaved", json_boolean(rps_is_unsaved_locked(service)));
+    json_object_set_new(
+            object, "ending", json_boolean(atomic_load(&service->ending)));
     json_object_set_new(object, "save", rps_save_describe_locked(service));
     json_object_set_new(object, "connections",
             json_integer((json_int_t)service->session_count));

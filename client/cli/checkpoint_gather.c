@@ -112,9 +112,12 @@ find_step(struct gathering *g)
         }
     }
     closedir(dir);
-    return found ? RPS_TOOL_OK
-                 : rps_tool_fail_status("gather", RPS_E_NOT_FOUND,
-                           "there is no step that all of the folders have");
+    if (found) {
+        return RPS_TOOL_OK;
+    }
+    (void)rps_tool_fail_status("gather", RPS_E_NOT_FOUND,
+            "there is no step that all of the folders have");
+    return RPS_TOOL_NOINPUT;
 }
 
 /* A ckpt-STEP folder is its parent, and says the step. */

@@ -423,6 +423,34 @@ assign_all(struct importing *in, rps_client *client, rps_embedding_table *table)
             done);
 }
 
+/* Before anything is said of the rows: servers of checkpoints take none. */
+static int
+check_writable(rps_client *client)
+{
+    char *text = NULL;
+    json_t *stat;
+    const char *dir;
+    int code = RPS_TOOL_OK;
+    const rps_status status = rps_stat(client, 0, &text);
+
+    if (status != RPS_OK) {
+        return rps_tool_client_failed(client, "import", status);
+    }
+    stat = json_loads(text, 0, NULL);
+    free(text);
+    dir = json_string_value(
+            json_object_get(json_object_get(stat, "serving"), "dir"));
+    if (dir != NULL) {
+        code = rps_tool_fail_status("import", RPS_E_READ_ONLY,
+                "PS 0 serves the checkpoints of %s and changes nothing (recpsd "
+                "--serve): import into the servers of the job that trains, or "
+                "with --checkpoint (%s)",
+                dir, rps_status_str(RPS_E_READ_ONLY));
+    }
+    json_decref(stat);
+    return code;
+}
+
 /* The table of the job: it is there, or it is made as the fields say. */
 static int
 open_table(struct importing *in, rps_client *client,
@@ -473,6 +501,9 @@ import_into_job(struct importing *in)
     struct rps_error error = {.text = ""};
     int code = rps_tool_open(in->call, "import", &client);
 
+    if (code == RPS_TOOL_OK) {
+        code = check_writable(client);
+    }
     if (code == RPS_TOOL_OK) {
         code = open_table(in, client, &table);
     }

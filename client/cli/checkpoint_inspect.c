@@ -30,8 +30,8 @@ enum {
 
 static struct rps_tool_flag flags[] = {
         {.name = "fast",
-                .help = "read no rows: of a delta the rows are then those of "
-                        "all links, and there are no norms"},
+                .help = "read no rows: there are no norms then, and of a delta "
+                        "how many rows there are at most"},
         RPS_MEMORY_FLAG,
         {.name = NULL},
 };
@@ -55,7 +55,7 @@ struct norms {
 /** One table. */
 struct table_facts {
     const rps_table_spec *spec;
-    uint64_t rows;
+    uint64_t rows; /* at most, where is_bound() */
     uint64_t admission;
     uint64_t bytes; /* of all links */
     struct norms norms;
@@ -258,6 +258,13 @@ inspect(struct inspection *in, struct rps_error *error)
     return status;
 }
 
+/* A row may be in several links, and erased in the last. */
+static bool
+is_bound(const struct inspection *in)
+{
+    return in->fast && in->chain.count > 1;
+}
+
 static const char *
 type_of(const rps_table_spec *spec)
 {
@@ -281,11 +288,15 @@ norms_to_json(const struct norms *norms)
 static json_t *
 table_to_json(const struct inspection *in, const struct table_facts *facts)
 {
-    json_t *object = json_pack("{s:s, s:o, s:I, s:I, s:I}", "name",
+    const json_int_t rows = (json_int_t)facts->rows;
+    json_t *object = json_pack("{s:s, s:o, s:o, s:I, s:I}", "name",
             facts->spec->name, "spec", rps_spec_to_value(facts->spec), "rows",
-            (json_int_t)facts->rows, "admission", (json_int_t)facts->admission,
-            "bytes", (json_int_t)facts->bytes);
+            is_bound(in) ? json_null() : json_integer(rows), "admission",
+            (json_int_t)facts->admission, "bytes", (json_int_t)facts->bytes);
 
+    if (is_bound(in)) {
+        json_object_set_new(object, "rows_at_most", json_integer(rows));
+    }
     if (!in->fast) {
         json_object_set_new(object, "norms", norms_to_json(&facts->norms));
     }
@@ -395,7 +406,8 @@ print_tables(const struct inspection *in)
         rps_table_print_cell(&print, "%s", type_of(facts->spec));
         rps_table_print_cell(
                 &print, "%s", rps_optimizer_str(facts->spec->optimizer));
-        rps_table_print_cell(&print, "%" PRIu64, facts->rows);
+        rps_table_print_cell(
+                &print, "%s%" PRIu64, is_bound(in) ? "<=" : "", facts->rows);
         rps_table_print_cell(&print, "%" PRIu64, facts->admission);
         rps_table_print_cell(
                 &print, "%s", rps_format_bytes(facts->bytes, bytes));

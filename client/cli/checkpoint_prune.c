@@ -148,8 +148,9 @@ prune(const struct rps_tool_call *call, struct rps_checkpoint_id *id,
     int code;
 
     if (!find_newest(survey, id)) {
-        return rps_tool_fail(RPS_TOOL_FAILED, "prune",
-                "%s: no checkpoint that is complete%s", id->dir,
+        return rps_tool_fail(
+                survey->unusable_count > 0 ? RPS_TOOL_FAILED : RPS_TOOL_NOINPUT,
+                "prune", "%s: no checkpoint that is complete%s", id->dir,
                 id->parts == 0 && survey->unusable_count > 0
                         ? "; where a server has a disk of its own, give --part"
                         : "");

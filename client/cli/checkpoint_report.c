@@ -106,6 +106,17 @@ all_match(const struct rps_checkpoint_report *report)
     return match;
 }
 
+/* Are all parts here? Where they are not, the words are those of all tools. */
+static int
+check_parts(const char *tool, const char *path)
+{
+    struct rps_ckpt_chain chain;
+    const int code = rps_checkpoint_open(tool, path, &chain);
+
+    rps_ckpt_chain_close(&chain);
+    return code;
+}
+
 int
 rps_checkpoint_report_run(const char *tool, const char *path, bool json)
 {
@@ -114,8 +125,11 @@ rps_checkpoint_report_run(const char *tool, const char *path, bool json)
     struct rps_error error = {.text = ""};
     char *folder = NULL;
     rps_status status;
-    int code = rps_checkpoint_find(tool, path, &folder);
+    int code = check_parts(tool, path);
 
+    if (code == RPS_TOOL_OK) {
+        code = rps_checkpoint_find(tool, path, &folder);
+    }
     if (code != RPS_TOOL_OK) {
         return code;
     }

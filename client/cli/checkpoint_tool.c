@@ -59,6 +59,17 @@ rps_checkpoint_fail(
     return rps_tool_fail_status(tool, status, "%s", error->text);
 }
 
+/* A part file that is not here: is it the folder of a server's own? */
+static void
+hint(struct rps_error *error)
+{
+    const size_t n = strlen(error->text);
+
+    snprintf(error->text + n, sizeof(error->text) - n,
+            " (where servers have disks of their own, join their parts with "
+            "recps gather)");
+}
+
 int
 rps_checkpoint_find(const char *tool, const char *path, char **folder_out)
 {
@@ -72,19 +83,16 @@ rps_checkpoint_find(const char *tool, const char *path, char **folder_out)
         return RPS_TOOL_NOINPUT;
     }
     status = rps_ckpt_find(path, folder_out, &error);
-    return status == RPS_OK
-                   ? RPS_TOOL_OK
-                   : rps_tool_fail_status(tool, status, "%s", error.text);
-}
-
-static void
-hint(struct rps_error *error)
-{
-    const size_t n = strlen(error->text);
-
-    snprintf(error->text + n, sizeof(error->text) - n,
-            " (where servers have disks of their own, join their parts with "
-            "recps gather)");
+    if (status == RPS_OK) {
+        return RPS_TOOL_OK;
+    }
+    if (strstr(error.text, "/part-") != NULL &&
+            strstr(error.text, ".json is missing") != NULL) {
+        hint(&error);
+    }
+    (void)rps_tool_fail_status(tool, status, "%s", error.text);
+    return status == RPS_E_NOT_FOUND ? RPS_TOOL_NOINPUT
+                                     : rps_tool_exit_of(status);
 }
 
 int
@@ -103,7 +111,7 @@ rps_checkpoint_open(
     status = rps_ckpt_chain_open_folder(chain, folder, &error);
     if (status == RPS_OK) {
         status = rps_ckpt_chain_read_parts(chain, 0, 0, &error);
-        if (status == RPS_E_NOT_FOUND) { /* a folder of a server's own? */
+        if (status == RPS_E_NOT_FOUND) {
             hint(&error);
         }
     }

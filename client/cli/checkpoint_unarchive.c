@@ -263,10 +263,29 @@ install(struct unarchiving *u, struct rps_ckpt_chain *chain,
     return rps_ckpt_rewrite(&how, &u->digest, error);
 }
 
-static rps_status
-finish(struct unarchiving *u, struct rps_error *error)
+/* What was wrong in the hidden folder is so in the archive. */
+static void
+name_archive(const struct unarchiving *u, struct rps_error *error)
 {
-    struct rps_ckpt_chain chain = {.count = 0};
+    const struct rps_error words = *error;
+    const char *path = u->beside.path;
+    const char *at = words.text;
+    size_t n = 0;
+
+    error->text[0] = '\0';
+    while (*at != '\0' && n < sizeof(error->text)) {
+        const char *next = strstr(at, path);
+        const size_t length = next == NULL ? strlen(at) : (size_t)(next - at);
+
+        n += (size_t)snprintf(error->text + n, sizeof(error->text) - n,
+                "%.*s%s", (int)length, at, next == NULL ? "" : u->file);
+        at += length + (next == NULL ? 0 : strlen(path));
+    }
+}
+
+static rps_status
+check(struct unarchiving *u, struct rps_error *error)
+{
     struct rps_checkpoint_report report;
     rps_status status = rps_checkpoint_verify(u->beside.path,
             rps_checkpoint_progress_show, &u->progress, &report, error);
@@ -276,6 +295,18 @@ finish(struct unarchiving *u, struct rps_error *error)
         status = damaged(u, "its manifest is of another step", error);
     }
     rps_checkpoint_report_finish(&report);
+    if (status != RPS_OK && status != RPS_E_IO && status != RPS_E_NOMEM) {
+        name_archive(u, error);
+    }
+    return status;
+}
+
+static rps_status
+finish(struct unarchiving *u, struct rps_error *error)
+{
+    struct rps_ckpt_chain chain = {.count = 0};
+    rps_status status = check(u, error);
+
     if (status == RPS_OK) {
         status = rps_ckpt_chain_open_folder(&chain, u->beside.path, error);
     }

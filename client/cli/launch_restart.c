@@ -17,13 +17,18 @@
 #define WAIT_MS_MAX 5000u
 
 /* Codes that another start would only give again (docs/OPERATIONS.md, "Exit
- * codes"), and those of a process that was told to end. */
+ * codes"), and those of a replica that was told to end. A server that was has
+ * had the chief save, and the job waits for it to be there again. */
 static bool
 is_for_good(const struct rps_launch_child *child)
 {
-    static const int codes[] = {EX_USAGE, EX_DATAERR, EX_NOINPUT, EX_NOPERM,
-            EX_CONFIG, 126, 127, 128 + SIGINT, 128 + SIGTERM};
+    static const int codes[] = {
+            EX_USAGE, EX_DATAERR, EX_NOINPUT, EX_NOPERM, EX_CONFIG, 126, 127};
 
+    if (child->role != RPS_ROLE_PS &&
+            (child->code == 128 + SIGINT || child->code == 128 + SIGTERM)) {
+        return true;
+    }
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
         if (child->code == codes[i]) {
             return true;

@@ -129,21 +129,25 @@ kill_child(struct rps_launch_child *child)
     }
 }
 
-static void
-stop_all(struct watch *watch, int signal_number)
-{
-    watch->stopping = true;
-    for (uint32_t i = 0; i < watch->plan->count; i++) {
-        stop_child(&watch->plan->children[i], signal_number, STOP_MS);
-    }
-}
-
+/* Servers that no chief saves for write orphan parts, after drain_timeout at
+ * the latest. */
 static void
 stop_servers(struct watch *watch)
 {
     watch->servers_stopped = true;
     for (uint32_t i = 0; i < watch->plan->ps_count; i++) {
-        stop_child(&watch->plan->children[i], SIGTERM, STOP_MS);
+        stop_child(&watch->plan->children[i], SIGTERM,
+                watch->plan->drain_ms + STOP_MS);
+    }
+}
+
+static void
+stop_all(struct watch *watch, int signal_number)
+{
+    watch->stopping = true;
+    stop_servers(watch);
+    for (uint32_t i = watch->plan->ps_count; i < watch->plan->count; i++) {
+        stop_child(&watch->plan->children[i], signal_number, STOP_MS);
     }
 }
 
@@ -291,15 +295,20 @@ job_is_over(const struct watch *watch)
     return over;
 }
 
-/* Who is killed when all is done has done its part; a code says that not all
- * was well. */
+/* Who is killed when all is done has done its part, and so has a server that
+ * was told to stop; another code says that not all was well. */
 static bool
 is_killed_late(const struct watch *watch, const struct rps_launch_child *child)
 {
-    if (child->signal_number != 0) {
+    const bool late = child->signal_number != 0 ||
+                      (child->role == RPS_ROLE_PS &&
+                              (child->code == 128 + SIGTERM ||
+                                      child->code == 128 + SIGINT));
+
+    if (late) {
         say_failed(watch, child, "; the job had ended");
     }
-    return child->signal_number != 0;
+    return late;
 }
 
 /* true: its failure is none, or ends with another start. */

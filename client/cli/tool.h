@@ -91,6 +91,7 @@ extern const struct rps_tool rps_tool_gather;
 extern const struct rps_tool rps_tool_archive;
 extern const struct rps_tool rps_tool_unarchive;
 extern const struct rps_tool rps_tool_prune;
+extern const struct rps_tool rps_tool_profile;
 extern const struct rps_tool rps_tool_ranktable;
 extern const struct rps_tool rps_tool_log_level;
 extern const struct rps_tool rps_tool_shutdown;

@@ -348,7 +348,7 @@ rps_trained_check_slots(const struct rps_trained_rows *trained,
     if (trained->slot_count != n) {
         status = rps_fail(error, RPS_E_INVAL,
                 "%zu slots are there, %s has %" PRIu32
-                " (without any they begin afresh)",
+                ": --weights-only leaves them out, and they begin afresh",
                 trained->slot_count, rps_optimizer_str(spec->optimizer), n);
     }
     for (uint32_t i = 0; i < n && status == RPS_OK; i++) {
@@ -356,7 +356,9 @@ rps_trained_check_slots(const struct rps_trained_rows *trained,
                 slot_of(trained, rps_spec_slot_name(spec, i));
 
         status = tensor == NULL ? rps_fail(error, RPS_E_INVAL,
-                                          "slot-%s of %s is not there",
+                                          "slot-%s of %s is not there: "
+                                          "--weights-only leaves slots out, "
+                                          "and they begin afresh",
                                           rps_spec_slot_name(spec, i),
                                           rps_optimizer_str(spec->optimizer))
                                 : check_tensor(trained, "slots", tensor, "<f4",

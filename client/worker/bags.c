@@ -26,6 +26,32 @@ rps_bags_work_reserve(float **floats, size_t *capacity, size_t count)
     return *floats;
 }
 
+/* How the profile calls them: after the table. */
+static void
+name_operators(struct rps_bags *bags)
+{
+    const enum rps_pooling pooling = bags->table.pooling;
+
+    rps_operator_init(&bags->pool,
+            pooling == RPS_POOLING_MEAN  ? "mean_pooling"
+            : pooling == RPS_POOLING_SUM ? "sum_pooling"
+                                         : "sqrtn_pooling",
+            bags->table.name);
+    rps_operator_init(&bags->spread,
+            pooling == RPS_POOLING_MEAN  ? "mean_pooling_backward"
+            : pooling == RPS_POOLING_SUM ? "sum_pooling_backward"
+                                         : "sqrtn_pooling_backward",
+            bags->table.name);
+}
+
+/* Rows in, bags out, or the other way. */
+static uint64_t
+moved_bytes(const struct rps_bags *bags)
+{
+    return (uint64_t)(bags->key_count + bags->bag_count) * bags->table.dim *
+           sizeof(float);
+}
+
 void
 rps_bags_init(struct rps_bags *bags, const struct rps_model_table *table,
         struct rps_bags_work *work)
@@ -33,6 +59,7 @@ rps_bags_init(struct rps_bags *bags, const struct rps_model_table *table,
     memset(bags, 0, sizeof(*bags));
     bags->table = *table;
     bags->work = work;
+    name_operators(bags);
     bags->in_order = true;
     for (uint32_t i = 0; i < table->bag_starts[table->bags]; i++) {
         bags->in_order =
@@ -247,15 +274,11 @@ rps_bags_prepare(struct rps_bags *bags, struct rps_error *error)
                 : rps_fail(error, RPS_E_NOMEM, "no memory for a batch's rows");
 }
 
-const float *
-rps_bags_pool(struct rps_bags *bags)
+static void
+pool(struct rps_bags *bags, float *pooled)
 {
-    float *pooled = bags->work->pooled;
     const size_t dim = bags->table.dim;
 
-    if (bags->one_each) {
-        return bags->rows;
-    }
     memset(pooled, 0, bags->bag_count * dim * sizeof(float));
     for (size_t b = 0; b < bags->bag_count; b++) {
         float *sum = pooled + b * dim;
@@ -271,7 +294,20 @@ rps_bags_pool(struct rps_bags *bags)
     if (bags->divides) {
         divide_bags(bags, pooled);
     }
-    return pooled;
+}
+
+const float *
+rps_bags_pool(struct rps_bags *bags)
+{
+    const uint64_t begun = rps_operator_begin();
+
+    if (bags->one_each) {
+        return bags->rows;
+    }
+    pool(bags, bags->work->pooled);
+    bags->pool.bytes = moved_bytes(bags);
+    rps_operator_end(&bags->pool, begun);
+    return bags->work->pooled;
 }
 
 float *
@@ -280,16 +316,13 @@ rps_bags_gradient(struct rps_bags *bags)
     return bags->work->pooled_gradients;
 }
 
-const float *
-rps_bags_spread(struct rps_bags *bags)
+static void
+spread(struct rps_bags *bags)
 {
     float *pooled_gradients = bags->work->pooled_gradients;
     float *gradients = bags->work->gradients;
     const size_t dim = bags->table.dim;
 
-    if (bags->one_each) {
-        return pooled_gradients;
-    }
     if (bags->divides) {
         divide_bags(bags, pooled_gradients);
     }
@@ -300,5 +333,18 @@ rps_bags_spread(struct rps_bags *bags)
             memcpy(gradients + i * dim, gradient, dim * sizeof(float));
         }
     }
-    return gradients;
+}
+
+const float *
+rps_bags_spread(struct rps_bags *bags)
+{
+    const uint64_t begun = rps_operator_begin();
+
+    if (bags->one_each) {
+        return bags->work->pooled_gradients;
+    }
+    spread(bags);
+    bags->spread.bytes = moved_bytes(bags);
+    rps_operator_end(&bags->spread, begun);
+    return bags->work->gradients;
 }

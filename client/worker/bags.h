@@ -13,6 +13,7 @@
 
 #include "client/worker/batch.h"
 #include "client/worker/model.h"
+#include "client/worker/operator.h"
 
 #include <stdbool.h>
 
@@ -39,9 +40,11 @@ struct rps_bags {
     bool divides;  /* mean or sqrtn, and a bag has several keys */
     size_t bag_capacity;
     size_t key_capacity;
-    uint64_t *keys;    /* [key_count]; the batch's, unchanged */
-    uint32_t *offsets; /* [bag_count + 1] */
-    float *rows;       /* [key_count][dim], fetched */
+    uint64_t *keys;           /* [key_count]; the batch's, unchanged */
+    uint32_t *offsets;        /* [bag_count + 1] */
+    float *rows;              /* [key_count][dim], fetched */
+    struct rps_operator pool; /* of a profile; where there is one to do */
+    struct rps_operator spread;
 };
 
 /** A zeroed one is fine. */

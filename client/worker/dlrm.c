@@ -9,7 +9,7 @@
  * of their table, without a bias: the mixed dimensions of Ginart et al.
  * (2019), as in the published DLRM code.
  */
-#include "client/worker/dots.h"
+#include "client/npu/kernels/dots.h"
 #include "client/worker/mlp.h"
 
 #include <cblas.h>
@@ -24,6 +24,8 @@ struct projection {
     float *output;                     /* [tile][bags][width] */
     float *gradient;                   /* the same; padding: zeros */
     float *back;                       /* [tile][bags][dim] */
+    struct rps_operator forward_operator;
+    struct rps_operator backward_operator;
 };
 
 struct dlrm {
@@ -39,7 +41,49 @@ struct dlrm {
     float *columns;              /* [stride][room]: the same, transposed */
     float *vectors_gradient;     /* [n][stride] */
     const float *bottom_output;  /* of the tile in hand */
+    struct rps_operator dots_operator;
+    struct rps_operator dots_backward_operator;
 };
+
+/* How the profile calls them. */
+static void
+name_projection(struct projection *projection,
+        const struct rps_model_table *table, uint32_t width)
+{
+    const uint64_t rows = (uint64_t)RPS_MODEL_TILE * table->bags;
+    const char *name = projection->weight->name; /* proj.TABLE.weight */
+    char part[RPS_VARIABLE_NAME_BYTES];
+    struct rps_operator *forward = &projection->forward_operator;
+    struct rps_operator *backward = &projection->backward_operator;
+
+    (void)snprintf(part, sizeof(part), "%.*s",
+            (int)(strlen(name) - strlen(".weight")), name);
+    rps_operator_init(forward, "linear", part);
+    rps_operator_init(backward, "linear_backward", part);
+    (void)snprintf(forward->shapes, sizeof(forward->shapes),
+            "[%llu,%u] [%u,%u]", (unsigned long long)rows, table->dim, width,
+            table->dim);
+    memcpy(backward->shapes, forward->shapes, sizeof(backward->shapes));
+    forward->flops = 2 * rows * table->dim * width;
+    backward->flops = 2 * forward->flops;
+}
+
+static void
+name_dots(struct dlrm *dlrm)
+{
+    const struct rps_dots_shape *shape = &dlrm->shape;
+    const uint64_t pairs = (uint64_t)shape->n * (shape->n - 1) / 2;
+    struct rps_operator *forward = &dlrm->dots_operator;
+    struct rps_operator *backward = &dlrm->dots_backward_operator;
+
+    rps_operator_init(forward, "dot_interaction", "interaction");
+    rps_operator_init(backward, "dot_interaction_backward", "interaction");
+    (void)snprintf(forward->shapes, sizeof(forward->shapes), "[%u,%u,%u]",
+            RPS_MODEL_TILE, shape->n, shape->width);
+    memcpy(backward->shapes, forward->shapes, sizeof(backward->shapes));
+    forward->flops = 2 * RPS_MODEL_TILE * pairs * shape->width;
+    backward->flops = 2 * forward->flops;
+}
 
 /* Y = X W^T for all bags of a tile. */
 static void
@@ -49,10 +93,12 @@ project(const struct projection *projection,
 {
     const blasint rows = (blasint)(RPS_MODEL_TILE * table->bags);
     const blasint dim = (blasint)table->dim;
+    const uint64_t begun = rps_operator_begin();
 
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, (blasint)width,
             dim, 1.0f, pooled, dim, projection->weight->values, dim, 0.0f,
             projection->output, (blasint)width);
+    rps_operator_end(&projection->forward_operator, begun);
 }
 
 /* dW += dY^T X, dX = dY W. */
@@ -63,6 +109,7 @@ project_backward(const struct projection *projection,
 {
     const blasint rows = (blasint)(RPS_MODEL_TILE * table->bags);
     const blasint dim = (blasint)table->dim, out = (blasint)width;
+    const uint64_t begun = rps_operator_begin();
 
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, out, dim, rows, 1.0f,
             projection->gradient, out, tile->pooled[t], dim, 1.0f,
@@ -72,6 +119,7 @@ project_backward(const struct projection *projection,
             projection->back, dim);
     memcpy(tile->pooled_gradients[t], projection->back,
             tile->rows * rps_model_pooled_floats(table) * sizeof(float));
+    rps_operator_end(&projection->backward_operator, begun);
 }
 
 /* Rows of `width` floats from one stride to another. */
@@ -131,6 +179,25 @@ scatter_vectors(const struct rps_model *model, const struct dlrm *dlrm,
     }
 }
 
+/* [b, Z] of each row. */
+static void
+interact(const struct rps_model *model, struct dlrm *dlrm,
+        const struct rps_model_input *tile)
+{
+    const uint32_t width = dlrm->shape.width;
+    const uint64_t begun = rps_operator_begin();
+
+    for (size_t r = 0; r < RPS_MODEL_TILE; r++) {
+        float *input = dlrm->top_input + r * dlrm->top_in;
+
+        gather_vectors(model, dlrm, tile, r);
+        memcpy(input, dlrm->vectors, width * sizeof(float));
+        dlrm->dots.forward(
+                &dlrm->shape, dlrm->vectors, dlrm->columns, input + width);
+    }
+    rps_operator_end(&dlrm->dots_operator, begun);
+}
+
 static void
 dlrm_forward(struct rps_model *model, const struct rps_model_input *tile,
         float *logits)
@@ -146,14 +213,7 @@ dlrm_forward(struct rps_model *model, const struct rps_model_input *tile,
                     tile->pooled[t]);
         }
     }
-    for (size_t r = 0; r < RPS_MODEL_TILE; r++) {
-        float *input = dlrm->top_input + r * dlrm->top_in;
-
-        gather_vectors(model, dlrm, tile, r);
-        memcpy(input, dlrm->vectors, width * sizeof(float));
-        dlrm->dots.forward(
-                &dlrm->shape, dlrm->vectors, dlrm->columns, input + width);
-    }
+    interact(model, dlrm, tile);
     answer = rps_mlp_forward(&dlrm->top, dlrm->top_input);
     memcpy(logits, answer, RPS_MODEL_TILE * sizeof(float));
 }
@@ -172,6 +232,29 @@ clear_padding(const struct rps_model *model, struct dlrm *dlrm, size_t rows)
     }
 }
 
+/* db of each row, and the tables' gradients. */
+static void
+interact_backward(const struct rps_model *model, struct dlrm *dlrm,
+        const struct rps_model_input *tile, float *bottom_gradient)
+{
+    const uint32_t width = dlrm->shape.width;
+    const uint64_t begun = rps_operator_begin();
+
+    for (size_t r = 0; r < tile->rows; r++) {
+        const float *gradient = dlrm->top_gradient + r * dlrm->top_in;
+        float *b = bottom_gradient + r * width;
+
+        gather_vectors(model, dlrm, tile, r);
+        dlrm->dots.backward(&dlrm->shape, dlrm->vectors, gradient + width,
+                dlrm->vectors_gradient);
+        for (uint32_t k = 0; k < width; k++) {
+            b[k] = gradient[k] + dlrm->vectors_gradient[k];
+        }
+        scatter_vectors(model, dlrm, tile, r);
+    }
+    rps_operator_end(&dlrm->dots_backward_operator, begun);
+}
+
 static void
 dlrm_backward(struct rps_model *model, const struct rps_model_input *tile,
         const float *logit_gradients)
@@ -185,18 +268,7 @@ dlrm_backward(struct rps_model *model, const struct rps_model_input *tile,
     rps_mlp_backward(&dlrm->top, dlrm->top_input, dlrm->top_gradient);
     memset(bottom_gradient, 0, RPS_MODEL_TILE * width * sizeof(float));
     clear_padding(model, dlrm, tile->rows);
-    for (size_t r = 0; r < tile->rows; r++) {
-        const float *gradient = dlrm->top_gradient + r * dlrm->top_in;
-        float *b = bottom_gradient + r * width;
-
-        gather_vectors(model, dlrm, tile, r);
-        dlrm->dots.backward(&dlrm->shape, dlrm->vectors, gradient + width,
-                dlrm->vectors_gradient);
-        for (uint32_t k = 0; k < width; k++) {
-            b[k] = gradient[k] + dlrm->vectors_gradient[k];
-        }
-        scatter_vectors(model, dlrm, tile, r);
-    }
+    interact_backward(model, dlrm, tile, bottom_gradient);
     for (uint32_t t = 0; t < model->table_count; t++) {
         if (dlrm->projections[t].weight != NULL) {
             project_backward(
@@ -263,6 +335,7 @@ projection_init(struct projection *projection, struct rps_model *model,
         return status;
     }
     projection->weight = weight;
+    name_projection(projection, table, width);
     projection->output = calloc(bags * width, sizeof(float));
     projection->gradient = calloc(bags * width, sizeof(float));
     projection->back = calloc(bags * table->dim, sizeof(float));
@@ -316,16 +389,16 @@ dlrm_init(struct rps_model *model, struct rps_error *error)
     const struct rps_model_shape *shape = &model->shape;
     const uint32_t width = last_of(&shape->bottom);
     struct dlrm *dlrm = model->state;
-    struct rps_dots sets[3];
     uint32_t n = 1;
     rps_status status;
 
     for (uint32_t t = 0; t < model->table_count; t++) {
         n += model->tables[t].bags;
     }
-    dlrm->dots = sets[rps_dots_sets(sets) - 1];
+    dlrm->dots = *rps_dots_best();
     dlrm->shape = rps_dots_shape_of(n, width);
     dlrm->top_in = width + n * (n - 1) / 2;
+    name_dots(dlrm);
     status = allocate(dlrm, error);
     if (status == RPS_OK) {
         status = rps_mlp_init(&dlrm->bottom, model, "bot", shape->dense,

@@ -278,9 +278,9 @@ open_job(struct evaluator *evaluator)
     } else if (client.reconnect_timeout_ms > AWAY_MS) {
         client.reconnect_timeout_ms = AWAY_MS;
     }
-    rps_stop_waits(true);
+    rps_stop_waits(rps_run_waiting_words(run));
     status = rps_client_open(&evaluator->job, &client);
-    rps_stop_waits(false);
+    rps_stop_waits(NULL);
     if (status != RPS_OK) {
         return rps_fail(&run->error, status, "connecting to PS 0: %s",
                 rps_client_error(evaluator->job));

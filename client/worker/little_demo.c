@@ -23,10 +23,16 @@ struct little_demo {
     float *head_gradient;  /* [tile][hidden] */
 };
 
+static const struct rps_operator join_operator = {
+        .type = "concat_relu", .name = "trunk/concat_relu"};
+static const struct rps_operator join_backward_operator = {
+        .type = "concat_relu_backward", .name = "trunk/concat_relu_backward"};
+
 static void
 join_relu(const struct rps_model *model, struct little_demo *demo,
         const struct rps_model_input *tile)
 {
+    const uint64_t begun = rps_operator_begin();
     size_t at = 0;
 
     for (uint32_t t = 0; t < model->table_count; t++) {
@@ -41,6 +47,7 @@ join_relu(const struct rps_model *model, struct little_demo *demo,
     for (size_t i = 0; i < (size_t)RPS_MODEL_TILE * demo->in; i++) {
         demo->input[i] = demo->input[i] <= 0.0f ? 0.0f : demo->input[i];
     }
+    rps_operator_end(&join_operator, begun);
 }
 
 static void
@@ -85,10 +92,12 @@ little_demo_backward(struct rps_model *model,
 {
     struct little_demo *demo = model->state;
     float *dx = demo->input_gradient;
+    uint64_t begun;
     size_t at = 0;
 
     heads_backward(demo, logit_gradients);
     rps_mlp_backward(&demo->trunk, demo->input, dx);
+    begun = rps_operator_begin();
     for (size_t i = 0; i < (size_t)RPS_MODEL_TILE * demo->in; i++) {
         dx[i] = demo->input[i] <= 0.0f ? 0.0f : dx[i];
     }
@@ -101,6 +110,7 @@ little_demo_backward(struct rps_model *model,
         }
         at += floats;
     }
+    rps_operator_end(&join_backward_operator, begun);
 }
 
 static void

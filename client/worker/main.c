@@ -23,25 +23,24 @@ static const char usage[] =
         "do together, docs/DATA.md what SPEC may be.\n";
 
 static volatile sig_atomic_t stop_number;
-static volatile sig_atomic_t is_waiting;
+/* What is said if a signal comes now; NULL: this process does not wait. */
+static const char *_Atomic waiting_words;
 
 static void
-leave(int number)
+leave(int number, const char *words)
 {
-    static const char words[] = "recps-train: stopped while it waited: there "
-                                "was nothing to save yet\n";
-    const ssize_t n = write(STDERR_FILENO, words, sizeof(words) - 1);
+    const ssize_t n = write(STDERR_FILENO, words, strlen(words));
 
     (void)n;
     _exit(128 + number);
 }
 
 void
-rps_stop_waits(bool waits)
+rps_stop_waits(const char *words)
 {
-    is_waiting = waits;
-    if (waits && stop_number != 0) { /* it came before */
-        leave(stop_number);
+    waiting_words = words;
+    if (words != NULL && stop_number != 0) { /* it came before */
+        leave(stop_number, words);
     }
 }
 
@@ -56,12 +55,14 @@ rps_stop_signal(void)
 static void
 on_stop(int number)
 {
+    const char *words = waiting_words;
+
     if (stop_number != 0) {
         _exit(128 + number);
     }
     stop_number = number;
-    if (is_waiting != 0) {
-        leave(number);
+    if (words != NULL) {
+        leave(number, words);
     }
 }
 

@@ -56,6 +56,35 @@ layer_init(struct rps_mlp_layer *layer, struct rps_model *model,
     return RPS_OK;
 }
 
+/* How the profile calls it: "top.2", as its variables. */
+static void
+name_layer(struct rps_mlp_layer *layer, const char *prefix, uint32_t index)
+{
+    const uint64_t in = layer->in, out = layer->out;
+    char part[RPS_VARIABLE_NAME_BYTES];
+
+    (void)snprintf(part, sizeof(part), "%s.%u", prefix, 2 * index);
+    rps_operator_init(&layer->forward, "linear", part);
+    rps_operator_init(&layer->backward, "linear_backward", part);
+    (void)snprintf(layer->forward.shapes, sizeof(layer->forward.shapes),
+            "[%u,%u] [%u,%u]", RPS_MODEL_TILE, layer->in, layer->out,
+            layer->in);
+    memcpy(layer->backward.shapes, layer->forward.shapes,
+            sizeof(layer->backward.shapes));
+    layer->forward.holds =
+            layer->relu ? "linear + bias + relu" : "linear + bias";
+    layer->backward.holds =
+            layer->relu ? "relu_backward + bias_backward + linear_backward"
+                        : "bias_backward + linear_backward";
+    layer->forward.flops = 2 * RPS_MODEL_TILE * in * out;
+    layer->backward.flops = 2 * layer->forward.flops;
+    layer->forward.bytes =
+            (RPS_MODEL_TILE * (in + out) + in * out + out) * sizeof(float);
+    layer->backward.bytes =
+            (2 * RPS_MODEL_TILE * (in + out) + 3 * in * out + 2 * out) *
+            sizeof(float);
+}
+
 rps_status
 rps_mlp_init(struct rps_mlp *mlp, struct rps_model *model, const char *prefix,
         uint32_t in, const struct rps_model_layers *layers, bool relu_last,
@@ -73,6 +102,7 @@ rps_mlp_init(struct rps_mlp *mlp, struct rps_model *model, const char *prefix,
         layer->in = l == 0 ? in : layers->widths[l - 1];
         layer->out = layers->widths[l];
         layer->relu = l + 1 < count || relu_last;
+        name_layer(layer, prefix, l);
         status = layer_init(layer, model, prefix, l, error);
         if (status != RPS_OK) {
             return status;
@@ -118,7 +148,10 @@ const float *
 rps_mlp_forward(struct rps_mlp *mlp, const float *x)
 {
     for (uint32_t l = 0; l < mlp->layer_count; l++) {
+        const uint64_t begun = rps_operator_begin();
+
         layer_forward(&mlp->layers[l], x);
+        rps_operator_end(&mlp->layers[l].forward, begun);
         x = mlp->layers[l].output;
     }
     return x;
@@ -165,7 +198,9 @@ rps_mlp_backward(struct rps_mlp *mlp, const float *x, float *x_gradient)
     for (uint32_t l = mlp->layer_count; l-- > 0;) {
         const float *input = l > 0 ? mlp->layers[l - 1].output : x;
         float *gradient = l > 0 ? mlp->layers[l - 1].gradient : x_gradient;
+        const uint64_t begun = rps_operator_begin();
 
         layer_backward(&mlp->layers[l], input, gradient);
+        rps_operator_end(&mlp->layers[l].backward, begun);
     }
 }

@@ -7,6 +7,7 @@
 #define RPS_WORKER_MLP_H
 
 #include "client/worker/model.h"
+#include "client/worker/operator.h"
 
 #include <stdbool.h>
 
@@ -18,6 +19,8 @@ struct rps_mlp_layer {
     const struct rps_variable *bias;
     float *output;   /* [tile][out], after the ReLU */
     float *gradient; /* [tile][out] */
+    struct rps_operator forward;
+    struct rps_operator backward;
 };
 
 struct rps_mlp {

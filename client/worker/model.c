@@ -6,6 +6,7 @@
 #include "client/worker/model.h"
 
 #include "base/draw.h"
+#include "client/worker/operator.h"
 
 #include <recps/types.h>
 
@@ -15,6 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const struct rps_operator loss_operator = {.type = "bce_with_logits",
+        .name = "loss/bce_with_logits",
+        .holds = "loss + gradient"};
 
 rps_status
 rps_model_add_variable(struct rps_model *model, const char *name, uint32_t out,
@@ -237,6 +242,7 @@ tile_cut(struct rps_model *model, const struct rps_model_input *input,
 static double
 tile_loss(struct rps_model *model, const struct rps_model_input *tile)
 {
+    const uint64_t begun = rps_operator_begin();
     double loss = 0.0;
 
     memset(model->logit_gradients, 0, sizeof(model->logit_gradients));
@@ -251,6 +257,7 @@ tile_loss(struct rps_model *model, const struct rps_model_input *tile)
                     (float)((p - (double)label) * tile->loss_scale);
         }
     }
+    rps_operator_end(&loss_operator, begun);
     return loss * tile->loss_scale;
 }
 

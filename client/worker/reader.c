@@ -11,6 +11,7 @@
 #include "client/worker/reader.h"
 
 #include "base/clock.h"
+#include "client/worker/operator.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -123,6 +124,27 @@ take_keys(struct rps_reader *reader, struct rps_turn *turn)
                    : status;
 }
 
+/* Spans of the profile: read, then split. */
+static void
+profile_turn(const struct rps_reader *reader, const struct rps_turn *turn,
+        uint64_t start, uint64_t read, uint64_t end)
+{
+    struct rps_profile_span span = {
+            .class = RPS_PROFILE_SCHEDULING,
+            .type = "read rows",
+            .track = reader->has_thread ? "reader" : RPS_OPERATOR_TRACK,
+            .start_ns = start,
+            .end_ns = read,
+            .step = turn->step,
+    };
+
+    rps_profile_add(&span);
+    span.type = "split keys";
+    span.start_ns = read;
+    span.end_ns = end;
+    rps_profile_add(&span);
+}
+
 /* Without the lock. */
 static void
 make_turn(struct rps_reader *reader, uint64_t number,
@@ -130,7 +152,7 @@ make_turn(struct rps_reader *reader, uint64_t number,
 {
     struct rps_turn *turn = turn_at(reader, number);
     const uint64_t start = rps_clock_ns();
-    uint64_t read;
+    uint64_t read, end;
 
     assert(turn->ahead.id == 0);
     turn->step = reader->options.done + 1 + number;
@@ -140,8 +162,12 @@ make_turn(struct rps_reader *reader, uint64_t number,
     if (turn->status == RPS_OK) {
         turn->status = take_keys(reader, turn);
     }
+    end = rps_clock_ns();
     times->read_ns += read - start;
-    times->split_ns += rps_clock_ns() - read;
+    times->split_ns += end - read;
+    if (rps_profile_is_on()) {
+        profile_turn(reader, turn, start, read, end);
+    }
 }
 
 /* --- the thread ---------------------------------------------------------- */

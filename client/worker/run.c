@@ -272,6 +272,16 @@ rps_run_client_options(struct rps_run *run, rps_client_options *client)
     client->known_epoch = run->epoch;
 }
 
+const char *
+rps_run_waiting_words(const struct rps_run *run)
+{
+    return run->epoch == 0 ? "recps-train: stopped while it waited: there was "
+                             "nothing to save yet\n"
+                           : "recps-train: stopped while it waited for what "
+                             "was lost: steps since the newest checkpoint "
+                             "are not saved\n";
+}
+
 rps_status
 rps_run_open_client(struct rps_run *run)
 {
@@ -280,9 +290,9 @@ rps_run_open_client(struct rps_run *run)
 
     rps_run_client_options(run, &client);
     client.checkpoint_read_only = run->settings->task == RPS_TASK_INFER;
-    rps_stop_waits(true);
+    rps_stop_waits(rps_run_waiting_words(run));
     status = rps_client_open(&run->client, &client);
-    rps_stop_waits(false);
+    rps_stop_waits(NULL);
     if (status != RPS_OK) {
         return rps_run_client_failed(run, status, "connecting");
     }

@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rps_profile_session;
+
 struct rps_run {
     const struct rps_settings *settings; /* borrowed */
     struct rps_dataset *data;
@@ -34,9 +36,10 @@ struct rps_run {
     uint64_t warm_step; /* that a part of a checkpoint was taken of; 0: none */
     struct rps_group *group;   /* --dense allreduce; NULL: no such thing */
     struct rps_report *report; /* the chief's; others: quiet */
-    bool data_failed;          /* the failure in hand is the data's */
-    bool running;              /* tables are open and in use */
-    struct rps_error error;    /* of the failure in hand */
+    struct rps_profile_session *profile; /* NULL: none, or over */
+    bool data_failed;                    /* the failure in hand is the data's */
+    bool running;                        /* tables are open and in use */
+    struct rps_error error;              /* of the failure in hand */
 };
 
 /** Open the data and make the model that fits it. */
@@ -98,8 +101,12 @@ rps_status rps_run_evaluator(struct rps_run *run);
 /** Number of the signal that asks to stop, 0: none (main.c's handler). */
 int rps_stop_signal(void);
 
-/** From here on, or no longer, this process waits for others and has nothing to
- * save: a signal ends it at once (main.c). */
-void rps_stop_waits(bool waits);
+/** From here on this process waits for others and has nothing that it could
+ * save: a signal ends it at once, with this line, which stays valid; NULL: no
+ * longer (main.c). */
+void rps_stop_waits(const char *words);
+
+/** Such a line: nothing was trained yet, or what was is not all saved. */
+const char *rps_run_waiting_words(const struct rps_run *run);
 
 #endif /* RPS_WORKER_RUN_H */

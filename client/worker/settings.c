@@ -35,6 +35,7 @@ check_not_empty(const struct rps_options *options, struct rps_error *error)
             {"predict", options->predict, OPTION_predict},
             {"json-log", options->json_log, OPTION_json_log},
             {"summary-dir", options->summary_dir, OPTION_summary_dir},
+            {"profile", options->profile, OPTION_profile},
     };
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -145,70 +146,6 @@ check_inference(const struct rps_options *options, struct rps_error *error)
     return RPS_OK;
 }
 
-/* DIR or DIR:STEP; a path that ends in ":" and digits needs a step behind. */
-static rps_status
-read_warm_folder(struct rps_settings *settings, struct rps_error *error)
-{
-    const char *text = settings->options->warm_start;
-    struct rps_warm_settings *warm = &settings->warm;
-    const char *colon = strrchr(text, ':');
-    size_t n = strlen(text);
-
-    if (colon != NULL && rps_parse_u64(colon + 1, &warm->step)) {
-        n = (size_t)(colon - text);
-        if (warm->step == 0) {
-            return rps_fail(error, RPS_E_INVAL,
-                    "--warm-start=%s: its step must be from 1 on; without one "
-                    "it is the newest complete checkpoint",
-                    text);
-        }
-    }
-    if (text[0] != '/') {
-        return rps_fail(error, RPS_E_INVAL,
-                "--warm-start=%s: must be a folder from / on: the servers "
-                "read it, and need not run where this does",
-                text);
-    }
-    warm->dir = strndup(text, n);
-    return warm->dir != NULL ? RPS_OK
-                             : rps_fail(error, RPS_E_NOMEM, "no memory");
-}
-
-static rps_status
-read_warm(struct rps_settings *settings, struct rps_error *error)
-{
-    const struct rps_options *options = settings->options;
-    struct rps_warm_settings *warm = &settings->warm;
-    const bool begins = options->warm_start[0] != '\0';
-
-    warm->tables = rps_text_or_null(options->restore_tables);
-    warm->weights_only = options->restore_weights_only;
-    if (begins && settings->restore) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--warm-start begins a new job, --restore, --evaluate and "
-                "--predict take up this one's: give one of them");
-    }
-    if (begins && options->init_from[0] != '\0') {
-        return rps_fail(error, RPS_E_INVAL,
-                "--warm-start and --init-from both give the start values: "
-                "give one of them");
-    }
-    if ((warm->tables != NULL || warm->weights_only) && !begins &&
-            (!settings->restore || options->evaluate ||
-                    options->predict[0] != '\0')) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--restore-tables and --restore-weights-only say what "
-                "--restore or --warm-start takes: give one of these, too");
-    }
-    if ((warm->tables != NULL || warm->weights_only || begins) &&
-            strcmp(options->dense, "allreduce") == 0) {
-        return rps_fail(error, RPS_E_INVAL,
-                "--warm-start, --restore-tables and --restore-weights-only do "
-                "not go with --dense allreduce");
-    }
-    return begins ? read_warm_folder(settings, error) : RPS_OK;
-}
-
 /* recps launch says how often it has started this place before. */
 static uint64_t
 restart_count(void)
@@ -250,7 +187,7 @@ read_start(struct rps_settings *settings, struct rps_error *error)
             return status;
         }
     }
-    return read_warm(settings, error);
+    return rps_settings_read_warm(settings, error);
 }
 
 static rps_status
@@ -439,6 +376,9 @@ rps_settings_read(struct rps_settings *settings,
     }
     if (status == RPS_OK) {
         status = rps_settings_read_schedules(settings, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_settings_read_profile(settings, error);
     }
     if (status == RPS_OK) {
         status = read_task(settings, error);

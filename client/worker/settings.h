@@ -41,6 +41,13 @@ struct rps_warm_settings {
     bool weights_only;
 };
 
+/** What --profile asks for. */
+struct rps_profile_settings {
+    const char *folder; /* NULL: nothing; borrowed */
+    uint64_t first;     /* step, 1 at least */
+    uint64_t last;      /* first at least */
+};
+
 struct rps_settings {
     const struct rps_options *options; /* borrowed */
     enum rps_task task;
@@ -59,6 +66,7 @@ struct rps_settings {
     uint64_t restore_step;  /* 0: the newest */
     uint64_t restart_count; /* of this process, by who starts it again */
     struct rps_warm_settings warm;
+    struct rps_profile_settings profile;
     bool evaluate;
     bool has_test; /* there are rows to evaluate */
 };
@@ -79,8 +87,16 @@ rps_status rps_settings_read_model(
 rps_status rps_settings_read_dense(
         struct rps_settings *settings, struct rps_error *error);
 
+/** --warm-start and what goes with it, once the task is read. */
+rps_status rps_settings_read_warm(
+        struct rps_settings *settings, struct rps_error *error);
+
 /** Schedules and loss scale, once the model's part is read. */
 rps_status rps_settings_read_schedules(
+        struct rps_settings *settings, struct rps_error *error);
+
+/** --profile and its kin. */
+rps_status rps_settings_read_profile(
         struct rps_settings *settings, struct rps_error *error);
 
 /** Of the step that comes after `done` steps. */

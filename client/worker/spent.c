@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/worker/spent.h"
 
+#include "client/worker/operator.h"
+
 static const struct {
     const char *json, *words;
 } names[RPS_SPENT_COUNT] = {
@@ -41,4 +43,51 @@ rps_spent_tell(const struct rps_spent *spent, struct rps_spent_told *told,
             .depth = spent->depth,
             .round_trips = (double)spent->round_trips / (double)spent->steps,
     };
+}
+
+static bool
+is_communication(enum rps_spent_stage stage)
+{
+    switch (stage) {
+    case RPS_SPENT_LOOKUP:
+    case RPS_SPENT_LOOKUP_WAIT:
+    case RPS_SPENT_ALLREDUCE:
+    case RPS_SPENT_PUSH:
+    case RPS_SPENT_PUSH_WAIT:
+    case RPS_SPENT_STEP_END:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Bytes since the stage before ended; 0 in the first one of a profile. */
+static uint64_t
+moved_since(struct rps_spent *spent)
+{
+    const uint64_t now =
+            spent->moved != NULL ? spent->moved(spent->moved_context) : 0;
+    const uint64_t bytes = spent->is_profiled ? now - spent->moved_before : 0;
+
+    spent->moved_before = now;
+    spent->is_profiled = true;
+    return bytes;
+}
+
+void
+rps_spent_profile(struct rps_spent *spent, uint64_t now)
+{
+    const bool communicates = is_communication(spent->stage);
+    const uint64_t bytes = moved_since(spent) + spent->reduced;
+
+    spent->reduced = 0;
+    rps_profile_add(&(struct rps_profile_span){
+            .class = communicates ? RPS_PROFILE_COMMUNICATION
+                                  : RPS_PROFILE_SCHEDULING,
+            .type = names[spent->stage].json,
+            .track = RPS_OPERATOR_TRACK,
+            .start_ns = spent->since,
+            .end_ns = now,
+            .bytes = communicates ? bytes : 0,
+    });
 }

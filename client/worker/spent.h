@@ -7,6 +7,7 @@
 #define RPS_WORKER_SPENT_H
 
 #include "base/clock.h"
+#include "client/profile/profile.h"
 #include "client/worker/report.h"
 
 /* clang-format off */
@@ -46,6 +47,13 @@ struct rps_spent {
     uint32_t depth;
     uint64_t steps;
     uint64_t round_trips;
+
+    /* for profiles, of which a stage is a span */
+    uint64_t (*moved)(const void *context); /* bytes over the wire so far */
+    const void *moved_context;
+    uint64_t moved_before; /* when the stage began, once profiled */
+    bool is_profiled;
+    uint64_t reduced; /* bytes that the stage sums over the group */
 };
 
 /** Its words: what `out` points to. */
@@ -58,6 +66,9 @@ struct rps_spent_told {
 void rps_spent_tell(const struct rps_spent *spent, struct rps_spent_told *told,
         struct rps_report_stages *out);
 
+/** The stage in hand ends now: a span of the profile. */
+void rps_spent_profile(struct rps_spent *spent, uint64_t now);
+
 /** From now on it is this one. */
 static inline void
 rps_spent_on(struct rps_spent *spent, enum rps_spent_stage stage)
@@ -66,6 +77,9 @@ rps_spent_on(struct rps_spent *spent, enum rps_spent_stage stage)
 
     if (spent->since != 0) {
         spent->ns[spent->stage] += now - spent->since;
+        if (rps_profile_is_on()) {
+            rps_spent_profile(spent, now);
+        }
     }
     spent->since = now;
     spent->stage = stage;

@@ -264,9 +264,9 @@ rps_loop_join(struct rps_loop *loop)
     if (status != RPS_OK) {
         return status;
     }
-    rps_stop_waits(true);
+    rps_stop_waits(rps_run_waiting_words(run));
     status = rps_job_join(run->client, &start);
-    rps_stop_waits(false);
+    rps_stop_waits(NULL);
     if (status != RPS_OK) {
         return end_waiting(loop, status);
     }

@@ -5,8 +5,10 @@
  * saves, evaluates and ends it.
  */
 #include "client/worker/loop.h"
+#include "client/worker/profiling.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +38,15 @@ check_rows(struct rps_run *run)
 }
 
 /* The stages before the model. */
+static uint64_t
+moved_bytes(const void *client)
+{
+    rps_traffic traffic;
+
+    rps_client_traffic(client, &traffic);
+    return traffic.sent_bytes + traffic.received_bytes;
+}
+
 static rps_status
 open_stages(struct rps_loop *loop)
 {
@@ -68,6 +79,9 @@ open_stages(struct rps_loop *loop)
 
     run->data_failed = status != RPS_OK;
     loop->spent.depth = options.depth;
+    loop->spent.moved = moved_bytes;
+    loop->spent.moved_context = run->client;
+    loop->spent.is_profiled = false; /* another client counts anew */
     loop->fetch = (struct rps_fetch){
             .tables = &run->tables,
             .reader = loop->reader,
@@ -189,6 +203,18 @@ push(struct rps_loop *loop, struct rps_turn *turn,
     return status;
 }
 
+/* Gradients, and a flag a row, that a rank has in the group's sum. */
+static uint64_t
+reduced_bytes(const struct rps_model *model)
+{
+    uint64_t rows = 0;
+
+    for (uint32_t v = 0; v < model->variable_count; v++) {
+        rows += model->variables[v].rows;
+    }
+    return rows * (RPS_DENSE_ROW_FLOATS + 1) * sizeof(float);
+}
+
 /* Read, fetch, compute, push. *loss_out is this replica's part. */
 static rps_status
 compute(struct rps_loop *loop, const struct rps_rates *rates, double *loss_out)
@@ -208,6 +234,7 @@ compute(struct rps_loop *loop, const struct rps_rates *rates, double *loss_out)
     finite = run_model(loop, &input, loss_out);
     if (loop->run->group != NULL) {
         rps_spent_on(&loop->spent, RPS_SPENT_ALLREDUCE);
+        loop->spent.reduced = reduced_bytes(loop->run->model);
         status = rps_group_step(loop->run->group, turn->step, rates->dense,
                 !finite, &loop->run->error);
     }
@@ -365,8 +392,11 @@ one_step(struct rps_loop *loop)
     const double factor = rps_loss_scale_is_on(&loop->scale)
                                   ? rps_loss_scale_factor(&loop->scale)
                                   : 0.0;
-    rps_status status = compute(loop, &rates, &loss);
+    rps_status status;
 
+    rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
+    rps_profiling_step(step);
+    status = compute(loop, &rates, &loss);
     if (status != RPS_OK) {
         return status;
     }
@@ -455,6 +485,7 @@ train(struct rps_loop *loop)
                                               : leave_at(loop, loop->step);
     }
     rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
+    rps_profiling_step(0);
     say_uncounted(loop);
     return status == RPS_OK && loop->run->group != NULL
                    ? rps_group_compare(loop->run->group, &loop->run->error)
@@ -496,6 +527,30 @@ end_job(struct rps_loop *loop)
     return RPS_OK;
 }
 
+/* A server that a signal ends gives no time for it. */
+static rps_status
+may_evaluate(struct rps_loop *loop, bool *may_out)
+{
+    struct rps_run *run = loop->run;
+    /* where it comes back, the evaluation is of the job after that */
+    const uint32_t count = loop->recovers ? 0 : rps_server_count(run->client);
+    rps_status status = RPS_OK;
+
+    *may_out = run->settings->has_test && rps_stop_signal() == 0;
+    for (uint32_t ps = 0; *may_out && status == RPS_OK && ps < count; ps++) {
+        json_t *stat = NULL;
+
+        status = rps_run_read_stat(run, ps, &stat);
+        if (json_is_true(json_object_get(stat, "ending"))) {
+            *may_out = false;
+            rps_run_say(
+                    run, "PS %" PRIu32 " is being stopped: no evaluation", ps);
+        }
+        json_decref(stat);
+    }
+    return status;
+}
+
 /* Chief, alone by now: apply, save, evaluate, say how it went, end. */
 static rps_status
 finish(struct rps_loop *loop)
@@ -511,6 +566,7 @@ finish(struct rps_loop *loop)
                               : 0.0,
     };
     struct rps_spent_told told;
+    bool evaluates = false;
     rps_status status = rps_apply(run->client);
 
     rps_spent_tell(&loop->spent, &told, &end.spent);
@@ -525,7 +581,10 @@ finish(struct rps_loop *loop)
     } else {
         status = rps_loop_save_last(loop);
     }
-    if (status == RPS_OK && run->settings->has_test && rps_stop_signal() == 0) {
+    if (status == RPS_OK) {
+        status = may_evaluate(loop, &evaluates);
+    }
+    if (status == RPS_OK && evaluates) {
         status = rps_run_evaluate(run, NULL, &end);
     }
     if (status == RPS_OK) {
@@ -549,6 +608,9 @@ live(struct rps_loop *loop)
 
     if (status == RPS_OK) {
         status = rps_loop_join(loop);
+    }
+    if (status == RPS_OK && !loop->ended) {
+        rps_profiling_joined(run, loop->step, loop->last_step);
     }
     while (status == RPS_OK && !loop->ended) {
         status = open_stages(loop);
@@ -596,6 +658,22 @@ steps_planned(const struct rps_run *run)
                                                         : steps;
 }
 
+/* A failure of the run itself is the one to tell. */
+static rps_status
+end_profile(struct rps_run *run, rps_status status)
+{
+    struct rps_error error;
+    const rps_status ended = rps_profiling_end(run, &error);
+
+    if (status == RPS_OK && ended != RPS_OK) {
+        run->error = error;
+        status = ended;
+    } else if (ended != RPS_OK) {
+        rps_run_say(run, "%s", error.text);
+    }
+    return status;
+}
+
 rps_status
 rps_run_train(struct rps_run *run)
 {
@@ -620,7 +698,10 @@ rps_run_train(struct rps_run *run)
         status = rps_run_open_report(run, steps_planned(run));
     }
     if (status == RPS_OK) {
+        status = rps_profiling_begin(run, steps_planned(run));
+    }
+    if (status == RPS_OK) {
         status = run_loop(&loop);
     }
-    return status;
+    return end_profile(run, status);
 }

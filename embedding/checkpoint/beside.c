@@ -92,13 +92,53 @@ make_folder(struct rps_ckpt_beside *beside, struct rps_error *error)
     return RPS_OK;
 }
 
+/* Bytes of the path of its deepest folder that is there; 0: none of them. */
+static size_t
+length_there(const char *dir)
+{
+    char *path = strdup(dir);
+    char *slash = path;
+    size_t n = 0;
+
+    while (path != NULL && slash != NULL && n == 0) {
+        if (access(path, F_OK) == 0) {
+            n = strlen(path);
+        } else {
+            slash = strrchr(path, '/');
+            if (slash != NULL) {
+                *slash = '\0';
+            }
+        }
+    }
+    free(path);
+    return n;
+}
+
+/* Those that were made for nothing: one that holds anything stays. */
+static void
+remove_made(const struct rps_ckpt_beside *beside)
+{
+    char *path = strdup(beside->dir);
+    char *slash = path;
+
+    while (path != NULL && slash != NULL && strlen(path) > beside->kept &&
+            rmdir(path) == 0) {
+        slash = strrchr(path, '/');
+        if (slash != NULL) {
+            *slash = '\0';
+        }
+    }
+    free(path);
+}
+
 rps_status
 rps_ckpt_beside_open(struct rps_ckpt_beside *beside, const char *dir,
         uint64_t step, uint32_t epoch, struct rps_error *error)
 {
+    const size_t kept = length_there(dir);
     rps_status status = rps_dir_make(dir, error);
 
-    *beside = (struct rps_ckpt_beside){.fd = -1};
+    *beside = (struct rps_ckpt_beside){.fd = -1, .kept = kept};
     if (status != RPS_OK) {
         return status;
     }
@@ -180,6 +220,9 @@ rps_ckpt_beside_close(struct rps_ckpt_beside *beside)
 {
     if (beside->path != NULL && !beside->installed) {
         (void)!rps_dir_remove(beside->path, NULL);
+        if (beside->dir != NULL) {
+            remove_made(beside);
+        }
     }
     if (beside->path != NULL && beside->fd >= 0) {
         close(beside->fd);

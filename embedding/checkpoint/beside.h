@@ -12,6 +12,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define RPS_CKPT_NEW_PREFIX ".new-ckpt-" /* being written by a tool */
@@ -22,6 +23,7 @@ struct rps_ckpt_beside {
     char *path;  /* of the hidden folder; NULL: closed */
     char *final; /* "DIR/ckpt-<step>" */
     int fd;      /* of the folder: holds the lock */
+    size_t kept; /* bytes of `dir`: this folder was there before */
     bool installed;
 };
 
@@ -42,7 +44,7 @@ rps_status rps_ckpt_beside_open(struct rps_ckpt_beside *beside, const char *dir,
 rps_status rps_ckpt_beside_install(
         struct rps_ckpt_beside *beside, bool replace, struct rps_error *error);
 
-/** Removes what was not installed. */
+/** Removes what was not installed, and the folders that were made for it. */
 void rps_ckpt_beside_close(struct rps_ckpt_beside *beside);
 
 #endif /* RPS_EMBEDDING_CHECKPOINT_BESIDE_H */

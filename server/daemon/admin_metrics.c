@@ -5,10 +5,10 @@
  * so that nobody else has to.
  */
 #include "base/clock.h"
+#include "base/process.h"
 #include "server/daemon/admin_impl.h"
 #include "server/daemon/exposition.h"
 #include "server/daemon/loop_sums.h"
-#include "server/daemon/process.h"
 #include "server/daemon/version.h"
 
 #include <recps/client.h>

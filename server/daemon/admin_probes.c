@@ -4,8 +4,8 @@
  * servers that wait for each other's readiness wait for ever.
  */
 #include "base/clock.h"
+#include "base/process.h"
 #include "server/daemon/admin_impl.h"
-#include "server/daemon/process.h"
 
 #include <inttypes.h>
 

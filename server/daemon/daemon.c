@@ -3,12 +3,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "server/daemon/daemon_impl.h"
 #include "server/daemon/notify.h"
 #include "server/daemon/pages.h"
 #include "server/daemon/peer_log.h"
 #include "server/daemon/port_file.h"
-#include "server/daemon/process.h"
 #include "server/daemon/signals.h"
 #include "server/daemon/stat_times.h"
 
@@ -23,9 +23,6 @@
 
 #define BUFFERS_BYTES_MIN (64ull << 20)
 #define SPARE_FILES       64u /* beside the connections: files, loops, log */
-/* A process group gets a terminal's signal, and its parent hands it on: closer
- * than this, two are one. */
-#define SAME_SIGNAL_MS 250u
 
 static void
 on_service_event(void *context, int level, const char *event, const char *text)
@@ -394,9 +391,19 @@ on_stop_signal(struct rps_daemon *daemon, int signal_number)
 {
     const char *name = signal_number == SIGTERM ? "SIGTERM" : "SIGINT";
 
+    const uint64_t now = rps_clock_ms();
+
+    if (daemon->signalled_ms == 0) {
+        daemon->signalled_ms = now;
+        if (daemon->stopping != RPS_STOPPING_NOT) {
+            rps_log(RPS_LOG_INFO, "stopping",
+                    "%s: it stops already (%s); again: at once", name,
+                    daemon->stop_reason);
+            return;
+        }
+    }
     if (daemon->stopping != RPS_STOPPING_NOT) {
-        if (daemon->by_signal &&
-                rps_clock_ms() - daemon->stop_since_ms < SAME_SIGNAL_MS) {
+        if (now - daemon->signalled_ms < RPS_SAME_SIGNAL_MS) {
             return;
         }
         rps_log(RPS_LOG_WARN, "stopped", "%s again: stopping at once", name);
@@ -443,20 +450,6 @@ on_signal(evutil_socket_t fd, short what, void *context)
         default:
             on_stop_signal(daemon, signal_number);
         }
-    }
-}
-
-static void
-on_shutdown(evutil_socket_t fd, short what, void *context)
-{
-    struct rps_daemon *daemon = context;
-    uint64_t count;
-    ssize_t n = read(fd, &count, sizeof(count));
-
-    (void)n;
-    (void)what;
-    if (daemon->stopping == RPS_STOPPING_NOT) {
-        rps_daemon_stop(daemon, RPS_EXIT_OK, "SHUTDOWN", false);
     }
 }
 
@@ -569,7 +562,7 @@ make_events(struct rps_daemon *daemon)
     daemon->signal_event = event_new(daemon->base, daemon->signal_fd,
             EV_READ | EV_PERSIST, on_signal, daemon);
     daemon->shutdown_event = event_new(daemon->base, daemon->shutdown_fd,
-            EV_READ | EV_PERSIST, on_shutdown, daemon);
+            EV_READ | EV_PERSIST, rps_daemon_on_shutdown, daemon);
     daemon->drained_event = event_new(daemon->base, daemon->shared.drained_fd,
             EV_READ | EV_PERSIST, rps_daemon_on_drained, daemon);
     daemon->deadline =
@@ -611,9 +604,7 @@ say_unsaved(const struct rps_daemon *daemon)
 
     if (text != NULL) {
         const bool nothing = strncmp(text, "nothing", strlen("nothing")) == 0;
-        /* the job went on until the server closed: so it is meant */
-        const bool saved = daemon->save_asked &&
-                           rps_service_saved_cut(service) > daemon->cuts_before;
+        const bool saved = rps_daemon_is_saved_for_stop(daemon);
 
         rps_log(nothing || saved ? RPS_LOG_INFO : RPS_LOG_WARN, "unsaved",
                 "%s%s",
@@ -636,8 +627,7 @@ write_orphan(struct rps_daemon *daemon)
     if (service == NULL || !daemon->by_signal ||
             rps_daemon_checkpoint_dir(daemon->options) == NULL ||
             !rps_service_is_unsaved(service) ||
-            (daemon->save_asked &&
-                    rps_service_saved_cut(service) > daemon->cuts_before)) {
+            rps_daemon_is_saved_for_stop(daemon)) {
         return;
     }
     status = rps_service_write_orphan(service, &path, &error);
@@ -660,7 +650,7 @@ write_orphan(struct rps_daemon *daemon)
 static void
 finish(struct rps_daemon *daemon)
 {
-    rps_signals_last_resort();
+    rps_signals_last_resort(daemon->signalled_ms);
     remove_port_files(daemon);
     rps_admin_stop(daemon->admin); /* before what it looks at */
     rps_listener_close(daemon->listener);

@@ -56,11 +56,13 @@ struct rps_daemon {
     enum rps_stopping stopping;
     const char *stop_reason;
     uint64_t stop_since_ms;
-    uint64_t delay_ms;    /* new connections are served for so long */
-    bool save_wished;     /* the chief was asked for a checkpoint */
-    bool save_asked;      /* likewise, and it stays so */
-    bool by_signal;       /* what it stops for is no SHUTDOWN */
-    uint64_t cuts_before; /* it is there when a later cut is saved */
+    uint64_t delay_ms;            /* new connections are served for so long */
+    enum rps_end_wish end_wished; /* of the chief, for this stop */
+    bool waits_for_chief;         /* until it has done that */
+    bool shutdown_came;           /* the job has ended */
+    uint64_t signalled_ms;        /* clock of the first TERM or INT; 0: none */
+    bool by_signal;               /* what it stops for is no SHUTDOWN */
+    uint64_t cuts_before;         /* it is there when a later cut is saved */
 
     uint64_t saves_told; /* whose length was compared with drain_timeout */
     bool stands_told;    /* that a loop does not turn */
@@ -75,12 +77,18 @@ struct rps_daemon {
 void rps_daemon_stop(struct rps_daemon *daemon, int exit_code,
         const char *reason, bool delay);
 
+/** The chief has made the checkpoint that this stop asked it for: what has
+ * changed since is the job's, which was meant to go on. */
+bool rps_daemon_is_saved_for_stop(const struct rps_daemon *daemon);
+
 /** Ask the chief for a checkpoint. Errors: INVAL (no folder is set), NOT_FOUND
  * (no chief). */
 rps_status rps_daemon_wish_save(
         struct rps_daemon *daemon, struct rps_error *error);
 
-/** Events of the end: settling, a loop that is drained, the time limit. */
+/** Events of the end: SHUTDOWN, settling, a loop that is drained, the time
+ * limit. */
+void rps_daemon_on_shutdown(evutil_socket_t fd, short what, void *daemon);
 void rps_daemon_on_settling(evutil_socket_t fd, short what, void *daemon);
 void rps_daemon_on_drained(evutil_socket_t fd, short what, void *daemon);
 void rps_daemon_on_deadline(evutil_socket_t fd, short what, void *daemon);

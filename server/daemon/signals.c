@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/daemon/signals.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -57,18 +59,29 @@ rps_signals_sleep(uint32_t ms)
     return signal_number > 0 ? signal_number : 0;
 }
 
+/* The main thread's and its handler's: no other thread has these unblocked. */
+static _Atomic uint64_t first_signal_ms;
+
 static void
-exit_now(int signal_number)
+on_late_signal(int signal_number)
 {
-    _exit(128 + signal_number);
+    const uint64_t now = rps_clock_ms();
+
+    if (first_signal_ms == 0) {
+        first_signal_ms = now; /* the end is near without it */
+    } else if (now - first_signal_ms >= RPS_SAME_SIGNAL_MS) {
+        _exit(128 + signal_number);
+    }
 }
 
 void
-rps_signals_last_resort(void)
+rps_signals_last_resort(uint64_t first_ms)
 {
-    struct sigaction action = {.sa_handler = exit_now};
+    struct sigaction action = {
+            .sa_handler = on_late_signal, .sa_flags = SA_RESTART};
     sigset_t set;
 
+    first_signal_ms = first_ms;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     stop_set(&set);

@@ -20,7 +20,14 @@ int rps_signals_read(int fd);
  */
 int rps_signals_sleep(uint32_t ms);
 
-/** From here on TERM and INT end the process at once with 128 + signal. */
-void rps_signals_last_resort(void);
+/** A process group gets a terminal's signal, and its parent hands it on:
+ * closer than this, two are one. */
+#define RPS_SAME_SIGNAL_MS 250u
+
+/**
+ * From here on a TERM or INT that is not the first one ends the process at
+ * once with 128 + signal. first_ms: clock of the first one, 0: none came yet.
+ */
+void rps_signals_last_resort(uint64_t first_ms);
 
 #endif /* RPS_SERVER_DAEMON_SIGNALS_H */

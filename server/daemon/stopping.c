@@ -37,16 +37,22 @@ drain(struct rps_daemon *daemon)
     }
 }
 
-/* Is the checkpoint there that the chief was asked for, or hopeless? */
+bool
+rps_daemon_is_saved_for_stop(const struct rps_daemon *daemon)
+{
+    return daemon->end_wished == RPS_END_WISH_SAVE &&
+           rps_service_saved_cut(daemon->service) > daemon->cuts_before;
+}
+
+/* Has the chief done what it was asked for, or is it hopeless? */
 static bool
 is_save_over(struct rps_daemon *daemon, uint64_t waited_ms)
 {
     const double half_ms = daemon->options->drain_timeout * 500.0;
 
-    if (!daemon->save_wished) {
-        return true;
-    }
-    if (rps_service_saved_cut(daemon->service) > daemon->cuts_before) {
+    if (daemon->end_wished == RPS_END_WISH_STOP
+                    ? daemon->shutdown_came
+                    : rps_daemon_is_saved_for_stop(daemon)) {
         return true;
     }
     if (!rps_service_chief_connected(daemon->service)) {
@@ -68,14 +74,34 @@ settle(struct rps_daemon *daemon)
 {
     const uint64_t waited_ms = rps_clock_ms() - daemon->stop_since_ms;
 
-    if (daemon->save_wished && is_save_over(daemon, waited_ms)) {
-        daemon->save_wished = false;
+    if (daemon->waits_for_chief && is_save_over(daemon, waited_ms)) {
+        daemon->waits_for_chief = false;
     }
-    if (daemon->save_wished || waited_ms < daemon->delay_ms) {
+    if (daemon->waits_for_chief || waited_ms < daemon->delay_ms) {
         return false;
     }
     drain(daemon);
     return true;
+}
+
+void
+rps_daemon_on_shutdown(evutil_socket_t fd, short what, void *context)
+{
+    struct rps_daemon *daemon = context;
+    uint64_t count;
+    ssize_t n = read(fd, &count, sizeof(count));
+
+    (void)n;
+    (void)what;
+    daemon->shutdown_came = true;
+    if (daemon->stopping == RPS_STOPPING_NOT) {
+        rps_daemon_stop(daemon, RPS_EXIT_OK, "SHUTDOWN", false);
+    } else if (daemon->stopping == RPS_STOPPING_SERVES) {
+        if (daemon->end_wished != RPS_END_WISH_STOP) {
+            daemon->exit_code = RPS_EXIT_OK; /* the job's own end was first */
+        }
+        (void)settle(daemon);
+    }
 }
 
 void
@@ -99,22 +125,28 @@ rps_daemon_wish_save(struct rps_daemon *daemon, struct rps_error *error)
     return rps_service_wish_save(daemon->service, error);
 }
 
-/* What no checkpoint holds is the chief's to save; it is asked. */
+/* What no checkpoint holds is the chief's to save; it is asked. So it is for
+ * the end of a job that cannot go on without this server. */
 static void
-wish_save(struct rps_daemon *daemon)
+wish_end(struct rps_daemon *daemon)
 {
     struct rps_error error = {.text = ""};
+    const bool has_folder = rps_daemon_checkpoint_dir(daemon->options) != NULL;
 
+    rps_service_end_begins(daemon->service);
     /* a save that runs by now lacks what changed since its cut */
     daemon->cuts_before = rps_service_cuts(daemon->service);
-    if (!rps_service_is_unsaved(daemon->service)) {
-        return;
+    if (has_folder) {
+        daemon->end_wished = rps_service_wish_end(daemon->service, &error);
     }
-    daemon->save_wished = rps_daemon_wish_save(daemon, &error) == RPS_OK;
-    daemon->save_asked = daemon->save_wished;
-    if (daemon->save_wished) {
+    daemon->waits_for_chief = daemon->end_wished != RPS_END_WISH_NONE;
+    if (daemon->waits_for_chief) {
         rps_log(RPS_LOG_INFO, "checkpoint_wished",
-                "waiting for the chief to save, %.1f s at most",
+                "waiting for the chief to save%s, %.1f s at most",
+                daemon->end_wished == RPS_END_WISH_STOP
+                        ? " and end the job, which cannot go on without this "
+                          "server (no --recover)"
+                        : "",
                 daemon->options->drain_timeout / 2.0);
     }
 }
@@ -164,7 +196,7 @@ rps_daemon_stop(struct rps_daemon *daemon, int exit_code, const char *reason,
                                                   options->drain_timeout / 2) *
                                           1e3);
         }
-        wish_save(daemon);
+        wish_end(daemon);
     }
     if (!settle(daemon)) {
         event_add(daemon->settling, &poll);

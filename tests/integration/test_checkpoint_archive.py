@@ -46,8 +46,10 @@ def test_parts_of_own_disks_are_joined(job, tmp_path):
         assert copy.read_bytes() == file.read_bytes(), file
     again = answer("gather", *folders, "--out", tmp_path / "whole")
     assert again["copied"] == 0
-    said = answer("inspect", folders[0] / "ckpt-000000000040", code=65)
-    assert "part-1-of-2.json" in said["error"] and "gather" in said["error"]
+    for tool in ("inspect", "verify", "digest"):
+        for path in (folders[0] / "ckpt-000000000040", folders[0]):
+            said = answer(tool, path, code=65)
+            assert "part-" in said["error"] and "gather" in said["error"], said
 
 
 def test_a_part_that_nobody_has_is_named(job, tmp_path):
@@ -55,7 +57,7 @@ def test_a_part_that_nobody_has_is_named(job, tmp_path):
     said = answer("gather", folders[0], folders[2], "--out", tmp_path / "whole",
                   code=65)
     assert "part-1-of-2.json of ckpt-000000000010" in said["error"]
-    assert list((tmp_path / "whole").iterdir()) == []
+    assert not (tmp_path / "whole").exists()
 
 
 def test_damage_is_found_while_parts_are_joined(job, tmp_path):
@@ -162,8 +164,9 @@ def test_an_archive_that_is_none_leaves_nothing(tmp_path, blob):
     said = answer("unarchive", tmp_path / "bad", "--out", tmp_path / "out",
                   code=65)
     assert said["error"]
-    assert not (tmp_path / "out").exists() or not list(
-        (tmp_path / "out").iterdir())
+    assert str(tmp_path / "bad") in said["error"]
+    assert ".new-ckpt" not in said["error"]
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_damaged_archive_leaves_nothing(job, tmp_path):
@@ -179,9 +182,12 @@ def test_a_damaged_archive_leaves_nothing(job, tmp_path):
                         code=harmless(level, data, at))
             if run.returncode == 0:
                 shutil.rmtree(tmp_path / "out")
+            else:
+                assert run.stderr.startswith(f"recps unarchive: {file}"), run
+                assert ".new-ckpt" not in run.stderr
         file.write_bytes(data[:len(data) // 2])
         recps("unarchive", file, "--out", tmp_path / "out", code=65)
-        assert list((tmp_path / "out").iterdir()) == []
+        assert not (tmp_path / "out").exists()
 
 
 def harmless(level, data, at):

@@ -185,6 +185,9 @@ BAD = {
     "floats": ({**arrays(), "keys": numpy.arange(6, dtype="<f4")}, "<u8 <i8"),
     "slot": ({**arrays(), "slot-accumulator": numpy.ones((6, 3), "<f4")},
              "slots have 2 dimensions (6, 3)"),
+    "slots, too many": ({**arrays(), "slot-accumulator":
+                         numpy.ones((6, 2), "<f4"), "slot-m":
+                         numpy.ones((6, 2), "<f4")}, "--weights-only"),
     "slot of another": ({**arrays(), "slot-m": numpy.ones((6, 2), "<f4")},
                         "slot-accumulator of adagrad is not there"),
     "slot nan": ({**arrays(), "slot-accumulator":

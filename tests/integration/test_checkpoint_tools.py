@@ -335,6 +335,53 @@ def test_inspect_says_rows_norms_and_links(job):
     assert "ckpt-000000000040" in text and "rowwise_adagrad" in text
     fast = answer("inspect", job.folder, "--fast")
     assert "norms" not in fast["tables"][0]
+    for table in fast["tables"]:  # nobody has counted which rows are whose
+        assert table["rows"] is None
+        assert table["rows_at_most"] >= tables[table["name"]]["rows"]
+    assert "<=" in recps("inspect", job.folder, "--fast").stdout
+    full = answer("inspect", job.folder / "ckpt-000000000010", "--fast")
+    manifest = json.loads((
+        job.folder / "ckpt-000000000010/manifest.json").read_text())
+    for table in full["tables"]:
+        assert table["rows"] == manifest["tables"][table["name"]]["rows"]
+        assert "rows_at_most" not in table
+
+
+NONE = {"verify": ["{}"], "digest": ["{}"], "inspect": ["{}"],
+        "compact": ["{}"], "prune": ["--keep", 1, "{}"],
+        "reshard": ["--parts", 2, "{}"], "gather": ["{}", "--out", "new"],
+        "archive": ["{}", "--out", "new"], "diff": ["{}", "{}"],
+        "export": ["{}", "emb", "--out", "new"],
+        "lookup": ["emb", 1, "--checkpoint", "{}"],
+        "restore": ["--orphans", "{}"]}
+
+
+@pytest.mark.parametrize("tool", NONE)
+def test_a_folder_without_a_checkpoint_is_66(tmp_path, tool):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for path in (empty, tmp_path / "nowhere"):
+        said = answer(tool, *[path if word == "{}" else tmp_path / word
+                              if word == "new" else word
+                              for word in NONE[tool]], code=66)
+        assert str(path) in said["error"] or tool == "gather", said
+    assert sorted(tmp_path.iterdir()) == [empty]
+
+
+@pytest.mark.parametrize("there", ["", "there"])
+def test_what_fails_leaves_no_folder_behind(job, tmp_path, there):
+    """--out is made, with what leads to it, only for what succeeds."""
+    file = next((job.folder / "ckpt-000000000010").rglob("*.rows.npy"))
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    out = tmp_path / there / "new" / "one"
+    (tmp_path / there).mkdir(exist_ok=True)
+    before = sorted(tmp_path.iterdir())
+    for words in (["compact"], ["reshard", "--parts", 2], ["gather"]):
+        answer(*words, job.folder, "--out", out, code=65)
+        assert sorted(tmp_path.iterdir()) == before
+        assert not (tmp_path / there / "new").exists()
 
 
 def test_lookup_finds_rows_after_all_links(job):
@@ -426,4 +473,4 @@ def test_a_path_that_is_no_folder_is_an_error(job, tmp_path):
     for tool in ("verify", "inspect", "compact"):
         assert answer(tool, tmp_path / "nowhere", code=66)["exit"] == 66
     pathlib.Path(tmp_path / "empty").mkdir()
-    assert "neither" in answer("verify", tmp_path / "empty", code=70)["error"]
+    assert "neither" in answer("verify", tmp_path / "empty", code=66)["error"]

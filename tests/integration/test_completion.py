@@ -43,7 +43,7 @@ def commands():
 
 
 def test_every_command_is_offered():
-    assert len(commands()) == 30
+    assert len(commands()) == 31
     assert complete("recps", "") == commands()
     assert sorted(complete("recps", "--ps-hosts", "=", "a:1", "lo")) == [
         "log-level", "lookup"]

@@ -150,6 +150,21 @@ def test_a_server_that_dies_ends_the_job_with_words(tmp_path, index):
         assert f"PS {index}" in job.log()
 
 
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_terminated_server_has_the_job_saved_and_ended(tmp_path, index):
+    """Nothing is lost of a job that cannot go on without it."""
+    folder = tmp_path / "ckpt"
+    with Job(tmp_path, "--checkpoint-dir", str(folder)) as job:
+        os.kill(job.servers()[index], signal.SIGTERM)
+        assert job.process.wait(30) == 143, job.log()
+    assert f"ps:{index} ended with code 143" in job.log()
+    assert job.log().count("unsaved: nothing unsaved") == 2, job.log()
+    assert re.search(r"worker:0 \| done steps", job.log())
+    assert [path.name[:5] for path in folder.iterdir()
+            if path.name[0] != "."] == ["ckpt-"]
+    assert recps("verify", folder).returncode == 0
+
+
 def test_a_terminated_server_says_what_is_not_saved(tmp_path):
     with Job(tmp_path) as job:
         os.kill(job.servers()[1], signal.SIGTERM)

@@ -284,7 +284,7 @@ def test_a_chief_that_leaves_is_not_waited_for(tmp_path):
 class Job:
     """Two servers and a recps-train that would go on for hours."""
 
-    def __init__(self, folder, mode):
+    def __init__(self, folder, mode, *flags):
         ports = []
         for _ in range(2):
             with socket.socket() as sock:
@@ -301,7 +301,8 @@ class Job:
         self.log = open(folder / "train.log", "wb")
         self.trainer = subprocess.Popen(
             [str(trainer.TRAIN), "--data", "synthetic:rows=2000,keys=500",
-             "--epochs", "100000", "--log-every", "1000", "--mode", mode],
+             "--epochs", "100000", "--log-every", "1000", "--mode", mode,
+             *flags],
             stdout=self.log, stderr=self.log,
             env=programs.environment(TF_CONFIG=self.config("worker", 0)))
 
@@ -341,6 +342,17 @@ def test_a_server_that_is_stopped_has_the_job_save_first(tmp_path, mode, index):
                              env=programs.environment(), capture_output=True,
                              text=True, timeout=60, check=False)
         assert run.returncode == 0, run.stderr
+
+
+@trainer.needs_programs
+def test_a_job_that_a_server_ends_does_not_wait_for_an_evaluation(tmp_path):
+    with Job(tmp_path, "sync", "--train-rows", "1500") as job:
+        assert job.servers[1].stop() == 143
+        assert job.servers[0].wait() == 0  # SHUTDOWN
+        assert job.trainer.wait(20) == 0
+        assert "unsaved: nothing unsaved" in job.servers[1].log()
+    said = (tmp_path / "train.log").read_text()
+    assert "PS 1 is being stopped: no evaluation" in said
 
 
 @trainer.needs_programs

@@ -66,6 +66,24 @@ def test_a_server_a_worker_and_the_chief_are_killed(straight, job):
     assert epochs == sorted(epochs) and set(epochs) == {1, 2, 3, 4}
 
 
+def test_a_server_that_is_terminated_has_the_chief_save_and_comes_back(
+        tmp_path):
+    flags = [*recovery.FLAGS, "--save-steps", 1000, "--epochs", 5]
+    for name in ("straight", "stopped"):
+        (tmp_path / name).mkdir()
+    with recovery.Job(tmp_path / "straight", *flags) as job:
+        straight = job.result()
+    with recovery.Job(tmp_path / "stopped", *flags, options=RESTART) as job:
+        job.wait_for_step(13)
+        job.signal("ps:1", signal.SIGTERM)
+        saved = job.wait_for(r"ps:1 .*checkpoint_saved: ckpt-0*(\d+)")[1]
+        job.wait_for(r"ps:1 ended with code 143; starting it again")
+        job.wait_for(rf"worker:0 \| rolled back from step \d+ to {saved}: "
+                     r"PS 1 was lost \(epoch 2\)")
+        assert job.result() == straight
+    assert not list(job.checkpoints.glob("orphan-*"))
+
+
 @pytest.mark.long
 def test_before_the_first_checkpoint_it_begins_again(straight, job):
     job.wait_for_step(3)
@@ -295,6 +313,31 @@ def test_a_server_in_an_epoch_of_its_own_takes_all_to_the_next(tmp_path):
         old = other.call(wire.STEP_END, [wire.text({"rank": 0})], step=1,
                          epoch=9)
         assert old.status == ROLLED_BACK
+
+
+def test_who_waits_for_what_was_lost_does_not_say_that_nothing_was_trained(
+        tmp_path):
+    with programs.Recpsd("--checkpoint-dir", tmp_path / "ck") as server:
+        with open(tmp_path / "out", "wb") as out:
+            worker = subprocess.Popen(
+                [trainer.TRAIN, "--data", "synthetic:rows=2000,keys=100",
+                 "--epochs", "1000000", "--recover",
+                 "--reconnect-timeout", "0.1", "--ps_hosts",
+                 f"127.0.0.1:{server.port}", "--worker_hosts", "127.0.0.1:1",
+                 "--job_name", "worker", "--task_index", "0"],
+                stdout=out, stderr=out, env=programs.environment())
+        try:
+            said = (tmp_path / "out").read_text
+            programs.until(lambda: "step 10 " in said())
+            server.process.kill()
+            programs.until(lambda: "going back" in said())
+            time.sleep(0.5)  # it dials by now
+            worker.terminate()
+            assert worker.wait(20) == 143, said()
+        finally:
+            worker.kill()
+    assert "steps since the newest checkpoint are not saved" in said()
+    assert "nothing to save" not in said()
 
 
 # ---- examples ----

@@ -640,6 +640,47 @@ def test_a_second_signal_ends_it_at_once():
         connection.close()
 
 
+@pytest.mark.hostile
+def test_a_signal_behind_shutdown_is_the_first_one():
+    """A peer that does not read its replies holds the drain for two seconds."""
+    with programs.Recpsd("--loops", "1") as server:
+        slow, other = server.connect(), server.connect()
+        wanted = wire.section(wire.KEYS, bytes(8 * 4000),
+                              table_id=slow.table(dim=64), count=4000)
+        slow.send(b"".join(wire.frame(wire.LOOKUP, [wanted], i + 1)
+                           for i in range(40)))
+        time.sleep(0.3)
+        assert other.call(wire.SHUTDOWN, [wire.text(
+            {"action": "now"})]).status == wire.OK
+        server.wait_for_log("info stopping: SHUTDOWN")
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_for_log("info stopping: SIGTERM: it stops already")
+        assert server.wait(10) == 0
+        assert "again: stopping at once" not in server.log()
+        slow.close()
+        other.close()
+
+
+def test_signals_that_are_one_do_not_cut_off_the_orphan_part(tmp_path):
+    """They come while it is written, after the last request."""
+    with programs.Recpsd("--checkpoint-dir", tmp_path) as server:
+        with server.connect() as connection:
+            table = connection.table(dim=2)
+            assert connection.call(
+                wire.PUSH,
+                [keys(1, table_id=table),
+                 rows([1.0, 1.0], 2, table_id=table, learning_rate=1.0)],
+                number=1).status == wire.OK
+        for _ in range(20):
+            server.process.send_signal(signal.SIGTERM)
+            if server.process.poll() is not None:
+                break
+            time.sleep(0.005)
+        assert server.wait() == 143
+        assert "warn orphan_written" in server.log(), server.log()
+    assert len(list(tmp_path.glob("orphan-*/0-of-1/orphan.json"))) == 1
+
+
 def test_two_signals_at_once_are_one():
     """A terminal tells the whole group, and a launcher its children, too."""
     with programs.Recpsd("--drain-delay", "0.5") as server:

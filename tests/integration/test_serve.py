@@ -190,6 +190,17 @@ def test_the_tools_work_and_say_what_is_served(tmp_path):
         assert "emb" in recps("tables")
         said = recps("assign", "emb", "7", *["1"] * DIM, code=70)
         assert "READ_ONLY" in said and "--serve" in said
+        # whatever the rows have: a served table has no slots to put any in
+        rows = tmp_path / "rows"
+        rows.mkdir()
+        for name, values in (("keys", [7]), ("rows", [[1.0] * DIM]),
+                             ("slot-accumulator", [[1.0] * DIM])):
+            numpy.save(rows / f"{name}.npy", numpy.asarray(
+                values, "<u8" if name == "keys" else "<f4"))
+        said = recps("import", "emb", str(rows), "optimizer=adagrad", code=70)
+        assert "READ_ONLY" in said and "--serve" in said
+        said = recps("lookup", "other", "7", code=70)
+        assert "NOT_FOUND" in said and f"checkpoint of {tmp_path}" in said
 
 
 def damage(checkpoint, name):
@@ -276,6 +287,17 @@ def test_the_first_one_is_waited_for(tmp_path):
             reply = connection.call(wire.GET_TABLE, [wire.text(
                 {"name": "emb", "dimension": DIM, "optimizer": "sgd"})])
             assert reply.status == wire.RETRY_LATER, reply.text
+            scan = connection.call(wire.SCAN, [wire.text(
+                {"table": "emb", "cursor": "0"})])
+            assert scan.status == wire.RETRY_LATER, scan.text
+        for words in (["lookup", "emb", "7"], ["scan", "emb"]):
+            run = subprocess.run(
+                [str(programs.RECPS), *words, "--ps-hosts",
+                 f"127.0.0.1:{server.port}"], env=programs.environment(),
+                capture_output=True, text=True, timeout=60, check=False)
+            assert run.returncode == 70, run.stderr
+            assert "RETRY_LATER" in run.stderr, run.stderr
+            assert "no complete checkpoint yet" in run.stderr
         folder.mkdir()
         full(folder, 10)
         until(lambda: server.get("/readyz")[0] == 200)

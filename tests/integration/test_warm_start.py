@@ -79,6 +79,29 @@ def test_a_job_begins_with_the_rows_of_another(old, tmp_path):
             assert numpy.all(new_slots[key] >= slot * 0.99)
 
 
+@pytest.mark.parametrize("given", [
+    "relative", "relative/", "relative:6", "relative/ckpt-000000000006",
+    "relative/ckpt-000000000006/"])
+def test_without_a_cluster_the_folder_may_be_relative_or_one_step(
+        old, tmp_path, given):
+    (tmp_path / "relative").symlink_to(old)
+    done = begin(tmp_path / "new", "--warm-start", given, cwd=tmp_path)
+    step = 6 if "6" in given else int(newest(old).name[5:])
+    assert f"warm start: step {step} of {tmp_path / 'relative'}" in done.stdout
+
+
+def test_in_the_folder_itself_its_name_will_do(old, tmp_path):
+    done = begin(tmp_path / "new", "--warm-start", newest(old).name, cwd=old)
+    assert f"warm start: step {int(newest(old).name[5:])} of " in done.stdout
+
+
+def test_a_job_takes_the_folder_of_one_step(old, tmp_path):
+    done = trainer.launch(*BASE, "--steps", 1, "--warm-start",
+                          old / "ckpt-000000000006",
+                          options=["--warm-start-dirs", old])
+    assert f"warm start: step 6 of {old}, " in done.stdout
+
+
 def test_another_optimizer_begins_with_fresh_slots_and_says_so(old, tmp_path):
     table = first_table(old)
     done = begin(tmp_path / "new", "--warm-start", f"{old}:6",
@@ -125,7 +148,9 @@ def test_a_restore_may_take_some_tables(old, tmp_path):
 
 
 @pytest.mark.parametrize("flags, words", (
-    (["--warm-start", "relative"], "from / on"),
+    (["--ps_hosts", "127.0.0.1:1", "--worker_hosts", "127.0.0.1:2",
+      "--job_name", "worker", "--task_index", 0,
+      "--warm-start", "relative"], "from / on"),
     (["--warm-start", "/x", "--restore"], "--restore"),
     (["--warm-start", "/x:0"], "from 1 on"),
     (["--warm-start", "/x", "--init-from", "/y"], "--init-from"),

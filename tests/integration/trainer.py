@@ -28,10 +28,11 @@ def data(name):
     return path
 
 
-def run(command, timeout=120, code=0, env=None):
+def run(command, timeout=120, code=0, env=None, cwd=None):
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True,
-        env=programs.environment(**(env or {})), timeout=timeout, check=False)
+        env=programs.environment(**(env or {})), timeout=timeout, check=False,
+        cwd=cwd)
     assert done.returncode == code, (
         f"exit {done.returncode}, not {code}:\n{done.stdout}\n{done.stderr}")
     return done

@@ -1,14 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A shared library shows exactly the functions that include/recps declares
-# with RPS_API (librecps-collective those of collective.h, librecps the others),
-# and needs neither libevent nor jemalloc.
+# with RPS_API (librecps-collective those of collective.h, librecps-npu those of
+# npu*.h and the words of a status, librecps the others), and needs neither
+# libevent nor jemalloc.
 set -eu
 library=$1
 source=$2
 case $library in
 *librecps-collective*) headers=$source/include/recps/collective.h ;;
-*) headers=$(find "$source/include/recps" -name '*.h' ! -name collective.h) ;;
+*librecps-npu*)
+    headers=$(find "$source/include/recps" -name 'npu*.h' -o -name status.h)
+    ;;
+*)
+    headers=$(find "$source/include/recps" -name '*.h' ! -name collective.h \
+        ! -name 'npu*.h')
+    ;;
 esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -29,15 +29,20 @@ BEGIN {
     rule("client", "include base conf proto")
     rule("client/channel_local.c", "include base conf proto client server")
     rule("client/collective", "include")
-    rule("client/worker", "include base conf")
-    group = "include base conf client/worker embedding"
+    rule("client/profile", "include base")
+    rule("client/npu/kernels", "include base")
+    rule("client/npu", "include base client/npu/kernels client/profile")
+    rule("client/worker", "include base conf client/npu/kernels client/profile")
+    group = "include base conf client/profile client/worker embedding"
     rule("client/worker/group.c", group)
     rule("client/worker/group_servers.c", group)
     rule("client/worker/group_step.c", group)
-    rule("client/cli", "include base conf client embedding/checkpoint")
+    cli = "include base conf client client/profile embedding/checkpoint"
+    rule("client/cli", cli)
     any = "include base conf proto embedding embedding/kernels "
     any = any "embedding/checkpoint server server/daemon client client/worker "
-    any = any "client/cli client/collective"
+    any = any "client/cli client/collective client/npu client/npu/kernels "
+    any = any "client/profile"
     rule("bench", any)
     rule("tests", any " bench")
 }

@@ -137,6 +137,9 @@ static const char bash_tail[] =
         "\"$cur\") ;;\n"
         "    file) mapfile -t COMPREPLY < <(compgen -f -- \"$cur\") ;;\n"
         "    folder) mapfile -t COMPREPLY < <(compgen -d -- \"$cur\") ;;\n"
+        "    folder\\ *) mapfile -t COMPREPLY < <(compgen -d -W \"${kind#* }\" "
+        "-- "
+        "\"$cur\") ;;\n"
         "    esac\n"
         "}\n"
         "complete -F _recps_complete recps recpsd recps-train\n";
@@ -155,8 +158,8 @@ bash_value(const char *place, const char *flag, const struct value *value)
 {
     printf("    [%s%s%s]='", place,
             place[0] != '\0' && flag[0] != '\0' ? " " : "", flag);
-    if (value->choices != NULL) {
-        printf("words ");
+    if (value->choices != NULL) { /* a folder may do, too */
+        printf(value->is_folder ? "folder " : "words ");
         print_words(value->choices);
     } else if (value->is_file) {
         printf("file");
@@ -356,7 +359,7 @@ zsh_array(const char *name, uint32_t scope)
 static void
 zsh_command(const struct rps_tool *tool)
 {
-    const struct value operand = operand_of(tool);
+    struct value operand = operand_of(tool);
 
     printf("    (%s)\n    _arguments \\\n", tool->name);
     for (const struct rps_tool_flag *flag = tool->flags;
@@ -372,6 +375,12 @@ zsh_command(const struct rps_tool *tool)
     if (tool->runs_command) {
         printf(" '*::command:_normal'");
     } else if (tool->operands_max > 0) {
+        if (tool->takes_folder && tool->words != NULL) {
+            printf(" '1:command:");
+            zsh_action(&(struct value){.choices = tool->words});
+            printf("'");
+            operand.choices = NULL;
+        }
         printf(" '*:%s:", tool->takes_folder ? "folder" : "operand");
         zsh_action(&operand);
         printf("'");

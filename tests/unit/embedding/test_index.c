@@ -114,7 +114,7 @@ START_TEST(every_key_is_found_while_the_index_grows_and_splits)
         check_stored(&f, i, i + 1);
         ck_assert_uint_eq(find(&f, i + (uint64_t)count).row, 0);
     }
-    /* 16 bytes a place, at least 4/5 of 29/32 full, less whole pages */
+    /* 16 bytes a place, at least 4/5 of 59/64 full, less whole pages */
     ck_assert_uint_le(rps_index_line_bytes(&f.index), count * (uint64_t)24);
     finish(&f);
 }

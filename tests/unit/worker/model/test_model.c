@@ -3,7 +3,7 @@
  * The models against a second, plain computation in double precision, and
  * their gradients against central differences of it.
  */
-#include "client/worker/dots.h"
+#include "client/npu/kernels/dots.h"
 #include "client/worker/stage.h"
 #include "tests/unit/suite.h"
 

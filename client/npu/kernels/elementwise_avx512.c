@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define RPS_NPU_SET   rps_npu_elementwise_avx512
+#define RPS_NPU_ISA   "avx512"
+#define RPS_NPU_BYTES 64u
+#include "client/npu/kernels/elementwise_body.h"

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pool as npu.h has it. */
+#include "client/npu/pool_device.h"
+
+#include "client/npu/capture.h"
+#include "client/npu/device.h"
+#include "client/npu/error.h"
+#include "client/npu/stream.h"
+
+#include <inttypes.h>
+
+/* --- the device under the pool ------------------------------------------- */
+
+static rps_status
+take(void *context, uint64_t bytes, void **address_out, struct rps_error *error)
+{
+    const rps_status status = rps_npu_malloc(context, bytes, address_out);
+
+    return status == RPS_OK ? RPS_OK
+                            : rps_fail(error, status, "%s", rps_npu_error());
+}
+
+static void
+give(void *context, void *address)
+{
+    (void)rps_npu_free(context, address);
+}
+
+static const char *
+stream_name(void *context, const rps_npu_stream *stream)
+{
+    return stream->name;
+}
+
+static bool
+mark(void *context, const rps_npu_stream *stream, uint64_t *position_out)
+{
+    *position_out = rps_npu_stream_position(stream);
+    return !rps_npu_stream_captures(stream);
+}
+
+static bool
+passed(void *context, const rps_npu_stream *stream, uint64_t position)
+{
+    return rps_npu_stream_passed(stream, position);
+}
+
+static void
+wait_for(void *context, rps_npu_stream *stream, uint64_t position)
+{
+    rps_npu_stream_drain(stream);
+}
+
+rps_status
+rps_npu_pool_open(rps_npu *npu)
+{
+    const struct rps_pool_driver driver = {
+            .context = npu,
+            .take = take,
+            .give = give,
+            .stream_name = stream_name,
+            .mark = mark,
+            .passed = passed,
+            .wait = wait_for,
+    };
+
+    npu->pool = rps_pool_create(&driver);
+    return npu->pool != NULL ? RPS_OK : rps_npu_nomem("open a device");
+}
+
+void
+rps_npu_pool_close(rps_npu *npu)
+{
+    rps_pool_destroy(npu->pool);
+    npu->pool = NULL;
+}
+
+/* --- calls ------------------------------------------------------------------
+ */
+
+/* The pool's words, as the device's. */
+static rps_status
+answer(const rps_npu *npu, rps_status status, const char *operation,
+        const struct rps_error *error)
+{
+    return status == RPS_OK ? RPS_OK
+                            : rps_npu_fail(status, "npu%" PRIu32 ": %s: %s",
+                                      npu->id, operation, error->text);
+}
+
+rps_status
+rps_npu_pool_take(rps_npu_stream *stream, struct rps_pool_private *memory,
+        uint64_t bytes, void **address_out)
+{
+    struct rps_error error = {.text = ""};
+    const rps_status status = rps_pool_alloc(
+            stream->npu->pool, stream, memory, bytes, address_out, &error);
+
+    return answer(stream->npu, status, "memory of the pool", &error);
+}
+
+struct rps_pool_private *
+rps_npu_pool_step_of(const rps_npu_stream *stream)
+{
+    return rps_npu_stream_captures(stream) ? stream->capture->step->memory
+                                           : NULL;
+}
+
+rps_status
+rps_npu_pool_alloc(rps_npu_stream *stream, uint64_t bytes, void **address_out)
+{
+    *address_out = NULL;
+    if (stream == NULL) {
+        return rps_npu_fail(
+                RPS_E_INVAL, "memory of the pool: no stream is given");
+    }
+    return rps_npu_pool_take(
+            stream, rps_npu_pool_step_of(stream), bytes, address_out);
+}
+
+rps_status
+rps_npu_pool_free(rps_npu *npu, void *address)
+{
+    struct rps_error error = {.text = ""};
+
+    if (address == NULL) {
+        return RPS_OK;
+    }
+    return answer(npu, rps_pool_free(npu->pool, address, &error),
+            "give memory back to the pool", &error);
+}
+
+rps_status
+rps_npu_pool_record_stream(void *address, rps_npu_stream *stream)
+{
+    struct rps_error error = {.text = ""};
+
+    if (stream == NULL) {
+        return rps_npu_fail(RPS_E_INVAL, "record a stream: none is given");
+    }
+    return answer(stream->npu,
+            rps_pool_record_stream(stream->npu->pool, address, stream, &error),
+            "record a stream", &error);
+}
+
+uint64_t
+rps_npu_pool_trim(rps_npu *npu)
+{
+    return rps_pool_trim(npu->pool);
+}
+
+void
+rps_npu_pool_read_stats(rps_npu *npu, rps_npu_pool_stats *stats)
+{
+    rps_pool_read_stats(npu->pool, stats);
+}
+
+void
+rps_npu_pool_reset_peaks(rps_npu *npu)
+{
+    rps_pool_reset_peaks(npu->pool);
+}
+
+char *
+rps_npu_pool_report(rps_npu *npu, enum rps_npu_format format)
+{
+    rps_npu_pool_stats stats;
+
+    rps_pool_read_stats(npu->pool, &stats);
+    return rps_pool_report(&stats, npu->id, format);
+}
+
+char *
+rps_npu_pool_snapshot(rps_npu *npu)
+{
+    return rps_pool_snapshot(npu->pool, npu->id, npu->memory.capacity);
+}

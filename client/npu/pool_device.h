@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device's pool: the caching pool (pool.h) on the device's memory and
+ * streams. */
+#ifndef RPS_NPU_POOL_DEVICE_H
+#define RPS_NPU_POOL_DEVICE_H
+
+#include "client/npu/pool.h"
+
+/** The device's memory and its lock are there. Errors: NOMEM, with words
+ * (rps_npu_error). */
+rps_status rps_npu_pool_open(rps_npu *npu);
+
+/** rps_npu_pool_alloc() of this step's memory (NULL: of no step's). */
+rps_status rps_npu_pool_take(rps_npu_stream *stream,
+        struct rps_pool_private *memory, uint64_t bytes, void **address_out);
+
+/** Of which step's memory what the stream asks for is; NULL: of no step's. */
+struct rps_pool_private *rps_npu_pool_step_of(const rps_npu_stream *stream);
+
+/** The device has no streams any more. */
+void rps_npu_pool_close(rps_npu *npu);
+
+#endif /* RPS_NPU_POOL_DEVICE_H */

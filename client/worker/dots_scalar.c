@@ -1,5 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#define RPS_DOTS_SET   rps_dots_scalar
-#define RPS_DOTS_ISA   "scalar"
-#define RPS_DOTS_BYTES 16u
-#include "client/worker/dots_body.h"
