@@ -110,6 +110,11 @@ void rps_launch_mpi_untag(
 bool rps_launch_mpi_banner(const struct rps_launch_child *child,
         struct rps_launch_stream *stream, const char *line, char **shown_out);
 
+/** A replica, where all that have not ended are stopped (SIGSTOP) and others
+ * have ended; else NULL. */
+const struct rps_launch_child *rps_launch_halted(
+        const struct rps_launch_plan *plan);
+
 /** Path of recpsd, owned; "recpsd" if only PATH can know it. */
 char *rps_launch_find_server(void);
 

@@ -52,6 +52,7 @@ struct watch {
     bool stopping;
     bool servers_stopped; /* no SHUTDOWN came to them */
     uint64_t orphaned_ms; /* when a server died; 0: none did */
+    uint64_t halted_ms;   /* when the last replica that ran was stopped; 0 */
     uint64_t replicas_ended_ms;
     uint64_t all_ended_ms;
 };
@@ -454,6 +455,30 @@ check_left(struct watch *watch, uint64_t now)
     }
 }
 
+/* In async a chief that is stopped keeps nobody waiting that could tell: the
+ * others do their steps and end. A job all of whose replicas are stopped may
+ * stand as long as it likes. */
+static void
+check_halted(struct watch *watch, uint64_t now)
+{
+    const double limit = watch->plan->options->step_timeout;
+    const struct rps_launch_child *child = rps_launch_halted(watch->plan);
+    const double waited = (double)(now - watch->halted_ms) / 1000.0;
+
+    if (child == NULL) {
+        watch->halted_ms = 0;
+    } else if (watch->halted_ms == 0) {
+        watch->halted_ms = now;
+    } else if (waited >= limit && !watch->stopping) {
+        rps_launch_say(watch->plan,
+                "%s has been stopped for %.1f s, and the other replicas have "
+                "ended (--step-timeout is %.1f s); stopping all",
+                child->label, waited, limit);
+        watch->code = watch->code != 0 ? watch->code : RPS_TOOL_UNAVAILABLE;
+        stop_all(watch, SIGTERM);
+    }
+}
+
 static struct rps_launch_child *
 child_of(struct watch *watch, pid_t pid)
 {
@@ -625,6 +650,7 @@ check_clocks(struct watch *watch)
     check_restarts(watch, now);
     check_suspects(watch, now);
     check_left(watch, now);
+    check_halted(watch, now);
     check_members(watch, now);
     if (running(watch, RPS_ROLE_NONE, true) == 0 &&
             watch->replicas_ended_ms == 0) {
