@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -109,6 +110,43 @@ rps_process_read(struct rps_process *process)
     }
 }
 
+/* The number behind "NAME: " on a line of a file. */
+static bool
+number_of(const char *path, const char *name, uint64_t *out)
+{
+    const size_t length = strlen(name);
+    char line[256];
+    FILE *file = fopen(path, "re");
+    bool found = false;
+
+    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
+        found = strncmp(line, name, length) == 0 && line[length] == ':' &&
+                sscanf(line + length + 1, "%" SCNu64, out) == 1;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return found;
+}
+
+bool
+rps_process_disk(uint64_t *read_out, uint64_t *written_out)
+{
+    static const char path[] = "/proc/self/io";
+
+    return number_of(path, "read_bytes", read_out) &&
+           number_of(path, "write_bytes", written_out);
+}
+
+uint64_t
+rps_memory_total(void)
+{
+    uint64_t kilobytes = 0;
+
+    (void)number_of("/proc/meminfo", "MemTotal", &kilobytes);
+    return kilobytes * 1024;
+}
+
 /* A number in a file; 0: "max", or not there. */
 static uint64_t
 number_in(const char *root, const char *path, const char *name)
@@ -184,4 +222,75 @@ rps_cgroup_memory_max(const char *own, const char *root)
         fclose(file);
     }
     return least;
+}
+
+/* "max 100000", "150000 100000": quota and period; 0: no quota. */
+static double
+quota_in(const char *root, const char *path)
+{
+    char whole[PATH_MAX];
+    char line[64] = "";
+    double quota = 0.0, period = 0.0;
+    FILE *file;
+
+    if (snprintf(whole, sizeof(whole), "%s%s/cpu.max", root, path) >=
+            (int)sizeof(whole)) {
+        return 0.0;
+    }
+    file = fopen(whole, "re");
+    if (file == NULL) {
+        return 0.0;
+    }
+    if (fgets(line, sizeof(line), file) == NULL ||
+            sscanf(line, "%lf %lf", &quota, &period) != 2 || period <= 0.0) {
+        quota = 0.0;
+        period = 1.0;
+    }
+    fclose(file);
+    return quota > 0.0 ? quota / period : 0.0;
+}
+
+/* The least quota on the way to the root; 0: none. */
+static double
+least_quota(const char *own, const char *root)
+{
+    char line[PATH_MAX];
+    double least = 0.0;
+    FILE *file = fopen(own, "re");
+
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        char *slash;
+
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "0::/", 4) != 0) {
+            continue;
+        }
+        do {
+            const double quota = quota_in(root, line + 3);
+
+            least = quota > 0.0 && (least == 0.0 || quota < least) ? quota
+                                                                   : least;
+            slash = strrchr(line + 3, '/');
+            if (slash != NULL) {
+                *slash = '\0';
+            }
+        } while (slash != NULL);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return least;
+}
+
+double
+rps_processors(const char *own, const char *root)
+{
+    const double quota = least_quota(own, root);
+    cpu_set_t set;
+    double count = 1.0;
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        count = (double)CPU_COUNT(&set);
+    }
+    return quota > 0.0 && quota < count ? quota : count;
 }

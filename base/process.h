@@ -3,6 +3,7 @@
 #ifndef RPS_BASE_PROCESS_H
 #define RPS_BASE_PROCESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rps_process {
@@ -17,6 +18,17 @@ struct rps_process {
 
 /** What cannot be read is 0. */
 void rps_process_read(struct rps_process *process);
+
+/** Bytes that this process had read from, and written to, a disk; what the page
+ * cache had is not among them. False: not known here. */
+bool rps_process_disk(uint64_t *read_out, uint64_t *written_out);
+
+/** Seconds of processor that this process may use a second: its affinity, and
+ * no more than its control group's quota (version 2, below root). */
+double rps_processors(const char *own, const char *root);
+
+/** Memory of the machine, bytes; 0: not known. */
+uint64_t rps_memory_total(void);
 
 /** Bytes resident now; 0: not known. */
 uint64_t rps_process_resident(void);

@@ -4,6 +4,7 @@
 
 #include "bench/checkpoint/main.h"
 #include "bench/net/main.h"
+#include "bench/npu/main.h"
 #include "bench/table/main.h"
 
 #include <recps/types.h>
@@ -17,6 +18,7 @@ static const char usage[] =
         "       recps-bench table [OPTION...]\n"
         "       recps-bench checkpoint [OPTION...]\n"
         "       recps-bench allreduce [OPTION...]\n"
+        "       recps-bench npu [OPTION...]\n"
         "\n"
         "Benchmarks that check what is answered: a wrong answer is exit code "
         "1.\n"
@@ -29,6 +31,7 @@ static const char usage[] =
         "             other hash tables\n"
         "  checkpoint saving and restoring a table, beside the bare disk\n"
         "  allreduce  bytes that each rank of an allreduce really sends\n"
+        "  npu        launches, copies and loops of the simulated NPU\n"
         "\n"
         "  --help, --version\n"
         "\n"
@@ -41,6 +44,7 @@ main(int argc, char **argv)
     static char table_name[] = "recps-bench table";
     static char checkpoint_name[] = "recps-bench checkpoint";
     static char allreduce_name[] = "recps-bench allreduce";
+    static char npu_name[] = "recps-bench npu";
     const char *word = argc > 1 ? argv[1] : "";
 
     if (strcmp(word, "net") == 0) {
@@ -59,6 +63,10 @@ main(int argc, char **argv)
         argv[1] = allreduce_name;
         return bench_allreduce_main(argc - 1, argv + 1);
     }
+    if (strcmp(word, "npu") == 0) {
+        argv[1] = npu_name;
+        return bench_npu_main(argc - 1, argv + 1);
+    }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         fputs(usage, stdout);
         return EX_OK;
@@ -70,7 +78,7 @@ main(int argc, char **argv)
     if (word[0] != '\0') {
         fprintf(stderr,
                 "recps-bench: benchmark: \"%s\": must be net, table, "
-                "checkpoint or allreduce\n",
+                "checkpoint, allreduce or npu\n",
                 word);
     }
     fputs("recps-bench: see recps-bench --help\n", stderr);

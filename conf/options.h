@@ -54,8 +54,8 @@
   X(RPS_SCOPE_JOB, log_format, CHOICE, "text", "", "text|json", "form of the log lines") \
   X(RPS_SCOPE_SERVER, bind, STRING, "", "", "", "listen on this host:port instead of the own entry") \
   X(RPS_SCOPE_SERVER, port_file, STRING, "", "", "", "write the port that was bound to this file (port 0)") \
-  X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, admin, STRING, "127.0.0.1:9464", "", "", "host:port of probes and metrics (HTTP); off: none") \
-  X(RPS_SCOPE_SERVER, admin_port_file, STRING, "", "", "", "write the admin port that was bound to this file (port 0)") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_TRAIN | RPS_SCOPE_LAUNCH, admin, STRING, "127.0.0.1:9464", "", "", "host:port of probes and metrics (HTTP); off: none; of recps-train the flag alone counts, without it there is none; entry: at its own entry of the cluster") \
+  X(RPS_SCOPE_SERVER | RPS_SCOPE_TRAIN, admin_port_file, STRING, "", "", "", "write the admin port that was bound to this file (port 0)") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, live_timeout, SECONDS, "10", "s", "0.5..86400", "/livez fails when an event loop has not turned for so long") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, auth, CHOICE, "", "", "|none", "none: serve any peer also on a non-loopback address") \
   X(RPS_SCOPE_SERVER | RPS_SCOPE_LAUNCH, loops, U64, "0", "threads", "0..64", "event loops; 0: one a core, at most 8") \
@@ -121,6 +121,20 @@
   X(RPS_SCOPE_TRAIN, predict, STRING, "", "", "", "restore, write a probability a test row to this file") \
   X(RPS_SCOPE_TRAIN, blas_threads, U64, "1", "threads", "1..1024", "threads of the dense kernels") \
   X(RPS_SCOPE_TRAIN, pipeline_depth, U64, "3", "batches", "1..64", "batches in hand: one is computed, the others are read and looked up ahead") \
+  X(RPS_SCOPE_TRAIN, device, CHOICE, "cpu", "", "cpu|npu", "what computes the model: plain calls here, or a simulated NPU of this host (docs/NPU.md)") \
+  X(RPS_SCOPE_TRAIN, device_id, STRING, "auto", "", "1..16", "which of the host's NPUs, a number from 0 on; auto: that of the worker's place among those of the host") \
+  X(RPS_SCOPE_TRAIN, device_memory, BYTES, "1GiB", "bytes", "1MiB..1TiB", "memory of the NPU") \
+  X(RPS_SCOPE_TRAIN, npu_loop_size, U64, "0", "steps", "0..1000000", "steps that the NPU does a launch; 0: what NPU_LOOP_SIZE says, else 1") \
+  X(RPS_SCOPE_TRAIN, link_bandwidth, BYTES, "0", "bytes/s", "0..1TiB", "of the NPU's simulated link to the host, each way; 0: as fast as the machine") \
+  X(RPS_SCOPE_TRAIN, copy_latency, SECONDS, "0", "s", "0..1", "that each copy over this link takes beside its bytes") \
+  X(RPS_SCOPE_TRAIN, launch_latency, SECONDS, "0", "s", "0..1", "that each launch of work on the NPU costs the host") \
+  X(RPS_SCOPE_TRAIN, micro_batch, U64, "1", "parts", "1..65536", "parts in which the NPU computes a batch, one after the other: less memory, as many more operators") \
+  X(RPS_SCOPE_TRAIN, recompute, BOOL, "false", "", "", "the NPU forgets activations and computes them again for the gradients") \
+  X(RPS_SCOPE_TRAIN, offload, BOOL, "false", "", "", "the NPU keeps activations in the host's memory until the gradients need them") \
+  X(RPS_SCOPE_TRAIN, dropout, F64, "0", "", "0..0.99", "share of each hidden layer's outputs that the NPU drops in training; 0: there is no dropout") \
+  X(RPS_SCOPE_TRAIN, precision_mode, CHOICE, "origin", "", "origin|mixed", "the NPU's products: of float32, or of bfloat16 with float32 sums") \
+  X(RPS_SCOPE_TRAIN, implmode, CHOICE, "high_performance", "", "high_performance|high_precision", "the NPU's sums and functions: float32, or float64 with exact exp and tanh") \
+  X(RPS_SCOPE_TRAIN, fusion, CHOICE, "on", "", "on|off", "operators of the NPU that have a fused form are one operation") \
   X(RPS_SCOPE_TRAIN, deterministic, BOOL, "false", "", "", "refuse what lets losses and tables differ between runs: other modes than sync, more BLAS threads, eviction") \
   X(RPS_SCOPE_TRAIN, log_every, U64, "1", "steps", "1..1000000000", "a report line every so many steps") \
   X(RPS_SCOPE_TRAIN, json_log, STRING, "", "", "", "write a JSON line a report to this file") \

@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CHIEF_SILENT_MS 10000u /* a chief at work is heard each step */
+
 /** Everything a new epoch needs, made before anything is changed. */
 struct fresh {
     struct rps_store *store;
@@ -418,6 +420,59 @@ read_task(const json_t *object, struct rps_task *task, struct rps_error *error)
     return status;
 }
 
+/* How long ago the process that began this epoch was heard, milliseconds;
+ * UINT64_MAX: it is not connected, or it is this one. */
+static uint64_t
+chief_age(struct rps_service *service, const struct rps_session *own)
+{
+    const uint64_t now = rps_clock_ms();
+    uint64_t least = UINT64_MAX;
+
+    pthread_mutex_lock(&service->lock);
+    for (const struct rps_session *at = service->sessions; at != NULL;
+            at = at->next) {
+        /* relaxed: see where it is written */
+        const uint64_t heard =
+                atomic_load_explicit(&at->heard_ms, memory_order_relaxed);
+        const uint64_t age = now > heard ? now - heard : 0;
+
+        if (at->rank == 0 && at->client == service->begun_by &&
+                at->client != own->client && age < least) {
+            least = age;
+        }
+    }
+    pthread_mutex_unlock(&service->lock);
+    return least;
+}
+
+/* Two chiefs that live would take the job from each other for ever: the one
+ * that has it keeps it, as long as it is heard. At PS 0, without which it gets
+ * nowhere. */
+static rps_status
+check_only_chief(struct rps_request *request)
+{
+    struct rps_service *service = request->service;
+    const uint64_t timeout_ms = service->terms.step_timeout_ms;
+    const uint64_t silent_ms =
+            timeout_ms < CHIEF_SILENT_MS ? timeout_ms : CHIEF_SILENT_MS;
+    uint64_t age;
+
+    if (request->session->rank != 0 || service->job == NULL) {
+        return RPS_OK;
+    }
+    age = chief_age(service, request->session);
+    return age >= silent_ms
+                   ? RPS_OK
+                   : rps_fail(&request->error, RPS_E_RETRY_LATER,
+                             "RESTORE: the job has a chief: another process of "
+                             "rank 0, which began epoch %" PRIu32
+                             ", is connected and was heard %.1f s ago; this "
+                             "one may begin when that one is gone, or silent "
+                             "for %.1f s",
+                             atomic_load(&service->epoch), (double)age / 1e3,
+                             (double)silent_ms / 1e3);
+}
+
 rps_status
 rps_serve_restore(struct rps_request *request)
 {
@@ -443,6 +498,10 @@ rps_serve_restore(struct rps_request *request)
     }
     if (status == RPS_OK) {
         status = check_epoch(service, &task, &request->error);
+        task.begins = task.epoch > atomic_load(&service->epoch);
+    }
+    if (status == RPS_OK && task.begins) {
+        status = check_only_chief(request);
     }
     if (status == RPS_OK) {
         return rps_writer_submit(request, &task); /* its texts, too */

@@ -25,7 +25,8 @@ checkpoint_id(const struct rps_service *service, const struct rps_task *task)
             .step = task->step,
             .epoch = task->epoch,
             .part = service->options.ps_index,
-            .parts = service->options.ps_count};
+            .parts = service->options.ps_count,
+            .unwanted = &service->begins_soon};
 
     return id;
 }
@@ -373,10 +374,18 @@ run_commit(struct rps_service *service, struct rps_task *task, char **text_out,
         struct rps_error *error)
 {
     const struct rps_checkpoint_id id = checkpoint_id(service, task);
+    const struct rps_header header = {
+            .opcode = RPS_OP_SAVE, .epoch = task->epoch};
     struct rps_save save = {.phase = RPS_SAVE_NONE};
     const bool found = take_in_hand(service, task, &save);
-    rps_status status = rps_checkpoint_commit(
-            &id, task->manifest, strlen(task->manifest), task->keep, error);
+    /* a RESTORE may have stood before this in the queue: its chief has chosen
+     * among the steps that were complete */
+    rps_status status = rps_epoch_check(service, &header, error);
+
+    if (status == RPS_OK) {
+        status = rps_checkpoint_commit(
+                &id, task->manifest, strlen(task->manifest), task->keep, error);
+    }
 
     if (status == RPS_OK && found) {
         end_saved(service, task, &save);

@@ -575,6 +575,10 @@ rps_service_handle_since(struct rps_session *session,
     uint16_t opcode = message->header.opcode;
     rps_status status;
 
+    if (session->rank == 0) { /* relaxed: an age, with which nothing goes */
+        atomic_store_explicit(
+                &session->heard_ms, rps_clock_ms(), memory_order_relaxed);
+    }
     rps_log_enter(&about);
     status = dispatch(&request);
     rps_log_leave(&about);

@@ -108,6 +108,7 @@ struct rps_session {
     struct rps_session *previous, *next; /* service->sessions; lock */
 
     enum rps_transport transport; /* lock */
+    _Atomic uint64_t heard_ms; /* clock of its last request; of rank 0 alone */
 
     /* session's own thread only */
     struct rps_frame_memory *memory; /* for answers with rows; NULL: heap */
@@ -242,6 +243,8 @@ struct rps_service {
     _Atomic uint32_t wishes; /* RPS_WISH_SAVE, _STOP; written under lock */
     _Atomic bool comes_back; /* terms.recover; written under lock */
     _Atomic bool ending;     /* a signal ends this process */
+    atomic_bool begins_soon; /* a RESTORE waits, for which a PREPARE stops;
+                                written under lock */
     struct rps_counter requests[RPS_OP_LAST + 1];
     struct rps_saving_record saving;
     _Atomic uint64_t late;          /* pushes that came after their decision */

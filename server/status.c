@@ -39,8 +39,10 @@ rps_serve_ping(struct rps_request *request)
     struct rps_service *service = request->service;
     uint32_t wishes = atomic_load(&service->wishes);
 
-    /* At PS 0 the chief's STEP_END ends a wish; elsewhere that it was told. */
-    if (request->session->rank == 0 && service->options.ps_index != 0) {
+    /* At PS 0 the chief's STEP_END ends a wish; elsewhere that it was told. One
+     * of an older epoch is no chief any more. */
+    if (request->session->rank == 0 && service->options.ps_index != 0 &&
+            request->message->header.epoch == atomic_load(&service->epoch)) {
         wishes = atomic_exchange(&service->wishes, 0);
     }
     request->text = rps_json_text(json_pack("{s:I, s:I, s:o}", "epoch",
@@ -374,8 +376,16 @@ static rps_status
 check_shutdown(struct rps_request *request, bool chief)
 {
     const struct rps_session *session = request->session;
+    const uint32_t epoch = request->message->header.epoch;
+    const uint32_t own = atomic_load(&request->service->epoch);
 
-    if (session->rank == 0) {
+    if (session->rank == 0 && epoch < own) {
+        return rps_fail(&request->error, RPS_E_ROLLED_BACK,
+                "SHUTDOWN of epoch %" PRIu32
+                ", but another chief has begun epoch %" PRIu32 " here",
+                epoch, own);
+    }
+    if (session->rank == 0) { /* also of one that has lost its epoch */
         return RPS_OK;
     }
     if (session->rank != RPS_NO_RANK || session->role == RPS_PEER_EVALUATOR) {

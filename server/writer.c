@@ -63,6 +63,16 @@ run_task(struct rps_writer *writer, struct rps_task *task)
     free_task(task);
 }
 
+/* It waits no longer. */
+static void
+taken_out_locked(struct rps_writer *writer, const struct rps_task *task)
+{
+    writer->waiting--;
+    if (task->begins) {
+        atomic_store(&writer->service->begins_soon, false);
+    }
+}
+
 static void *
 writer_main(void *context)
 {
@@ -82,7 +92,7 @@ writer_main(void *context)
         }
         writer->first = task->next;
         writer->last = task->next != NULL ? writer->last : NULL;
-        writer->waiting--;
+        taken_out_locked(writer, task);
         writer->running = true;
         pthread_mutex_unlock(&service->lock);
         run_task(writer, task);
@@ -146,7 +156,7 @@ rps_writer_withdraw_locked(
         writer->first = task->next;
     }
     writer->last = writer->last == task ? before : writer->last;
-    writer->waiting--;
+    taken_out_locked(writer, task);
     free_task(task);
     return true;
 }
@@ -176,6 +186,9 @@ put_in_locked(struct rps_writer *writer, struct rps_task *copy)
         writer->last = copy;
     }
     writer->waiting++;
+    if (copy->begins) {
+        atomic_store(&writer->service->begins_soon, true);
+    }
     pthread_cond_signal(&writer->woken);
 }
 

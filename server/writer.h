@@ -27,6 +27,7 @@ struct rps_task {
     bool delta;
     bool now;    /* take a cut, though there is one of this step */
     bool urgent; /* before those that wait */
+    bool begins; /* a RESTORE of a newer epoch: no save before it counts */
     rps_terms terms;
     struct rps_warm *warm;         /* owned; of a RESTORE, or NULL */
     char reason[RPS_REASON_BYTES]; /* of a RESTORE; "": none */

@@ -567,6 +567,22 @@ take_signal(struct watch *watch, int number)
     }
 }
 
+/* A wish for a checkpoint: PS 0 knows it, and has the chief save. Where there
+ * is none, the one replica has the tables. */
+static void
+pass_save_wish(const struct watch *watch)
+{
+    const struct rps_launch_child *to = watch->plan->ps_count > 0
+                                                ? &watch->plan->children[0]
+                                                : chief_of(watch);
+
+    if (to != NULL && is_running(to)) {
+        rps_launch_say(watch->plan, "SIGUSR1: %s is asked for a checkpoint",
+                to->label);
+        kill(to->pid, SIGUSR1);
+    }
+}
+
 static void
 read_signals(struct watch *watch)
 {
@@ -574,8 +590,9 @@ read_signals(struct watch *watch)
 
     while (read(watch->signal_fd, &info, sizeof(info)) ==
             (ssize_t)sizeof(info)) {
-        /* reap() looks at all children anyway */
-        if (info.ssi_signo != SIGCHLD) {
+        if (info.ssi_signo == SIGUSR1) {
+            pass_save_wish(watch);
+        } else if (info.ssi_signo != SIGCHLD) { /* reap() looks at all */
             take_signal(watch, (int)info.ssi_signo);
         }
     }
@@ -724,6 +741,7 @@ block_signals(struct watch *watch)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGUSR1);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     watch->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

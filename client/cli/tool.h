@@ -58,6 +58,7 @@ struct rps_tool {
     int operands_max;
     const char *words;  /* that the operand may be, "a|b"; NULL: any */
     bool takes_folder;  /* the operand is one */
+    bool takes_file;    /* the operands behind the word are */
     bool takes_keys;    /* "-5" is an operand */
     bool runs_command;  /* takes "-- COMMAND" */
     bool makes_cluster; /* TF_CONFIG of the caller is not its business */
@@ -93,6 +94,7 @@ extern const struct rps_tool rps_tool_unarchive;
 extern const struct rps_tool rps_tool_prune;
 extern const struct rps_tool rps_tool_profile;
 extern const struct rps_tool rps_tool_ranktable;
+extern const struct rps_tool rps_tool_npu;
 extern const struct rps_tool rps_tool_log_level;
 extern const struct rps_tool rps_tool_shutdown;
 

@@ -41,6 +41,7 @@ const struct rps_tool *const rps_tools[] = {
         &rps_tool_prune,
         &rps_tool_profile,
         &rps_tool_ranktable,
+        &rps_tool_npu,
         &rps_tool_log_level,
         &rps_tool_shutdown,
 };

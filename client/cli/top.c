@@ -39,7 +39,8 @@ enum {
     FLAG_ONCE,
     FLAG_INTERVAL,
     FLAG_COUNT,
-    FLAG_TABLE
+    FLAG_TABLE,
+    FLAG_WORKERS
 };
 
 static struct rps_tool_flag flags[] = {
@@ -54,6 +55,10 @@ static struct rps_tool_flag flags[] = {
                 .argument = "TABLE",
                 .help = "whose hot keys are shown (the one with the most "
                         "updates)"},
+        [FLAG_WORKERS] = {.name = "workers",
+                .argument = "WHERE",
+                .help = "show what workers with --admin do, too: HOST:PORT,... "
+                        "of them, or entry: each at its entry of the cluster"},
         {.name = NULL},
 };
 
@@ -67,6 +72,8 @@ struct watch {
     struct rps_top_look *now;
     uint32_t ps_count;
     double interval_s;
+    struct rps_top_workers workers;
+    bool asks_workers;
     uint64_t frames_left; /* 0: no end */
     bool is_screen;
 };
@@ -136,6 +143,7 @@ look_at_all(struct watch *watch)
     for (uint32_t ps = 0; ps < watch->ps_count; ps++) {
         look_at(watch, ps, &watch->now[ps]);
     }
+    rps_top_workers_look(&watch->workers);
 }
 
 /* ---- hot keys ---- */
@@ -278,6 +286,9 @@ any_missing(const struct rps_top *top)
     for (uint32_t i = 0; i < top->ps_count; i++) {
         missing = missing || !top->ps[i].here;
     }
+    for (size_t i = 0; top->workers != NULL && i < top->workers->count; i++) {
+        missing = missing || !top->workers->list[i].here;
+    }
     return missing;
 }
 
@@ -312,6 +323,7 @@ turn(struct watch *watch, bool *go_on_out)
     if (!good) {
         code = rps_tool_fail(RPS_TOOL_FAILED, "top", "no memory");
     } else {
+        top.workers = watch->asks_workers ? &watch->workers : NULL;
         code = show_with_hot(watch, &top);
         good = code == RPS_TOOL_OK;
     }
@@ -343,11 +355,18 @@ watch_on(struct watch *watch)
 static int
 begin(struct watch *watch)
 {
+    struct rps_error error = {.text = ""};
     rps_status status;
     int code = rps_tool_settings(watch->call, "top", &watch->settings);
 
     if (code != RPS_TOOL_OK) {
         return code;
+    }
+    if (watch->asks_workers && rps_top_workers_init(&watch->workers,
+                                       watch->call->flags[FLAG_WORKERS].value,
+                                       watch->cluster, &error) != RPS_OK) {
+        return rps_tool_fail(RPS_TOOL_USAGE, "top", "--workers %s: %s",
+                watch->call->flags[FLAG_WORKERS].value, error.text);
     }
     watch->ps_count = watch->cluster->ps_count;
     watch->before = calloc(watch->ps_count, sizeof(*watch->before));
@@ -381,6 +400,7 @@ end(struct watch *watch)
     }
     free(watch->before);
     free(watch->now);
+    rps_top_workers_finish(&watch->workers);
     rps_client_close(watch->client);
 }
 
@@ -391,6 +411,7 @@ read_flags(struct watch *watch)
     const char *interval = own[FLAG_INTERVAL].value;
     const char *count = own[FLAG_COUNT].value;
 
+    watch->asks_workers = own[FLAG_WORKERS].value != NULL;
     watch->interval_s = INTERVAL_S;
     if (interval != NULL &&
             (!rps_parse_double(interval, &watch->interval_s) ||

@@ -469,6 +469,8 @@ rps_top_json(const struct rps_top *top, const rps_cluster *cluster)
         json_array_append_new(tables, table_json(&top->tables[i]));
     }
     add_rates(sum, &top->sum, false);
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "seconds", real(top->seconds),
-            "ps", servers, "all", sum, "tables", tables, "hot", hot_json(top));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o*}", "seconds",
+            real(top->seconds), "ps", servers, "all", sum, "tables", tables,
+            "hot", hot_json(top), "workers",
+            top->workers != NULL ? rps_top_workers_json(top->workers) : NULL);
 }

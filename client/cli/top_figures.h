@@ -7,6 +7,8 @@
 #ifndef RPS_CLIENT_CLI_TOP_FIGURES_H
 #define RPS_CLIENT_CLI_TOP_FIGURES_H
 
+#include "client/cli/top_workers.h"
+
 #include <recps/client.h>
 
 #include <jansson.h>
@@ -70,8 +72,9 @@ struct rps_top {
     uint32_t ps_count;
     struct rps_top_table *tables; /* [table_count], owned */
     size_t table_count;
-    struct rps_top_rates sum; /* of the servers that are here */
-    const char *hot_table;    /* NULL: none */
+    struct rps_top_rates sum;              /* of the servers that are here */
+    const struct rps_top_workers *workers; /* borrowed; NULL: not asked */
+    const char *hot_table;                 /* NULL: none */
     rps_hot hot[RPS_TOP_HOT_MAX];
     size_t hot_count;
 };

@@ -324,6 +324,93 @@ add_servers(struct rps_text *text, const struct rps_top *top,
     add_list(text, &list, top->ps_count + several, lines, form);
 }
 
+/* ---- workers ---- */
+
+static const struct column worker_columns[] = {{"worker", true, 0},
+        {"address", true, 7}, {"step", false, 1}, {"loss", false, 2},
+        {"samples/s", false, 0}, {"cpu", false, 1}, {"memory", false, 3},
+        {"of limit", false, 4}, {"npu", false, 3}, {"npu memory", false, 4},
+        {"disk in/s", false, 6}, {"disk out/s", false, 6},
+        {"most of its time", true, 5}};
+#define WORKER_COLUMNS (sizeof(worker_columns) / sizeof(worker_columns[0]))
+
+static void
+add_share_cell(struct list *list, double share)
+{
+    if (isnan(share)) {
+        cell(list, "-");
+    } else {
+        cell(list, "%.0f%%", 100.0 * share);
+    }
+}
+
+/* "worker:1", and where it came from an answer: what comes may be anything. */
+static void
+add_worker_name(struct list *list, const struct rps_top_worker *worker)
+{
+    const char *role = json_string_value(json_object_get(worker->stat, "role"));
+
+    if (role == NULL) {
+        cell(list, "?%s", worker->here ? "" : "!");
+        return;
+    }
+    cell(list, "%.16s:%" PRId64 "%s", role,
+            (int64_t)json_integer_value(json_object_get(worker->stat, "index")),
+            worker->here ? "" : "!");
+}
+
+static void
+add_worker_row(struct list *list, const struct rps_top_worker *worker)
+{
+    const double loss = rps_top_worker_number(worker, "loss");
+    double share;
+    const char *stage = rps_top_worker_stage(worker, &share);
+    char a[32];
+
+    add_worker_name(list, worker);
+    cell(list, "%s", worker->address);
+    cell(list, "%" PRId64,
+            (int64_t)json_integer_value(json_object_get(worker->stat, "step")));
+    if (isnan(loss)) {
+        cell(list, "-");
+    } else {
+        cell(list, "%.4g", loss);
+    }
+    cell(list, "%s",
+            rps_top_rate(
+                    rps_top_worker_number(worker, "samples_per_second"), a));
+    add_share_cell(list, rps_top_worker_number(worker, "cpu_usage"));
+    cell(list, "%s",
+            bytes_text(rps_top_worker_number(worker, "resident_bytes"), a));
+    add_share_cell(list, rps_top_worker_number(worker, "mem_usage"));
+    add_share_cell(list, rps_top_worker_number(worker, "npu_util"));
+    add_share_cell(list, rps_top_worker_number(worker, "npu_mem_usage"));
+    cell(list, "%s",
+            bytes_text(rps_top_worker_number(worker, "disk_read_rate"), a));
+    cell(list, "%s",
+            bytes_text(rps_top_worker_number(worker, "disk_write_rate"), a));
+    if (stage != NULL) {
+        cell(list, "%.20s %.0f%%", stage, 100.0 * share);
+    } else {
+        cell(list, "-");
+    }
+    end_row(list);
+}
+
+static void
+add_workers(struct rps_text *text, const struct rps_top *top, uint32_t lines,
+        const struct rps_top_form *form)
+{
+    struct list list = {
+            .columns = worker_columns, .column_count = WORKER_COLUMNS};
+
+    for (size_t i = 0; i < top->workers->count; i++) {
+        add_worker_row(&list, &top->workers->list[i]);
+    }
+    add_list(text, &list, top->workers->count, lines, form);
+    add_words(text, form, "%s", "");
+}
+
 /* ---- tables ---- */
 
 static const struct column table_columns[] = {{"table", true, 0},
@@ -388,6 +475,12 @@ add_hot(struct rps_text *text, const struct rps_top *top,
     rps_text_finish(&keys);
 }
 
+static size_t
+worker_count(const struct rps_top *top)
+{
+    return top->workers != NULL ? top->workers->count : 0;
+}
+
 static void
 add_missing(struct rps_text *text, const struct rps_top *top,
         const struct rps_top_form *form)
@@ -401,6 +494,34 @@ add_missing(struct rps_text *text, const struct rps_top *top,
                     (double)top->ps[i].age_ms / 1e3, top->ps[i].why);
         }
     }
+}
+
+static void
+add_missing_workers(struct rps_text *text, const struct rps_top *top,
+        const struct rps_top_form *form)
+{
+    uint32_t said = 0;
+
+    for (size_t i = 0; i < worker_count(top) && said < MISSING_MAX; i++) {
+        const struct rps_top_worker *worker = &top->workers->list[i];
+
+        if (!worker->here) {
+            said++;
+            add_words(text, form, "! worker at %s: %s", worker->address,
+                    worker->why);
+        }
+    }
+}
+
+static uint32_t
+missing_workers(const struct rps_top *top)
+{
+    uint32_t missing = 0;
+
+    for (size_t i = 0; i < worker_count(top); i++) {
+        missing += !top->workers->list[i].here;
+    }
+    return missing < MISSING_MAX ? missing : MISSING_MAX;
 }
 
 static uint32_t
@@ -449,22 +570,32 @@ rps_top_draw(struct rps_text *text, const struct rps_top *top,
         const rps_cluster *cluster, const struct rps_top_form *form)
 {
     const uint32_t away = missing_count(top);
-    const uint32_t missing = away < MISSING_MAX ? away : MISSING_MAX;
+    const uint32_t missing =
+            (away < MISSING_MAX ? away : MISSING_MAX) + missing_workers(top);
     const uint32_t servers = top->ps_count + (top->ps_count > 1);
     /* head, titles of two lists, two blank lines, hot keys, the last line,
-     * missing ones */
-    const uint32_t others = 7 + missing;
-    const uint32_t room = form->lines == 0       ? 2 * ROWS_MAX
-                          : form->lines > others ? form->lines - others
-                                                 : 2;
+     * missing ones, the workers' title and blank line */
+    const uint32_t others = 7 + missing + (worker_count(top) > 0 ? 2 : 0);
+    const uint32_t all_room = form->lines == 0       ? 2 * ROWS_MAX
+                              : form->lines > others ? form->lines - others
+                                                     : 2;
+    /* a third at most */
+    const uint32_t third = (all_room + 2) / 3;
+    const uint32_t of_workers =
+            worker_count(top) < third ? (uint32_t)worker_count(top) : third;
+    const uint32_t room = all_room > of_workers ? all_room - of_workers : 1;
     const size_t begun = text->length;
     const uint32_t of_servers = share(servers, top->table_count, room);
 
     rps_text_add(text, "%s", form->ansi ? "\033[H" : "");
     add_words(text, form, "recps top%s", form->head);
     add_missing(text, top, form);
+    add_missing_workers(text, top, form);
     add_servers(text, top, cluster, of_servers, form);
     add_words(text, form, "%s", "");
+    if (worker_count(top) > 0) {
+        add_workers(text, top, of_workers, form);
+    }
     add_tables(text, top, room - of_servers, form);
     add_words(text, form, "%s", "");
     add_hot(text, top, form);

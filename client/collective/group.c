@@ -172,11 +172,12 @@ start_mpi(void)
                 "MPI was started in this process before: it starts once only");
     }
     status = rps_collective_check(
-            MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided),
+            MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided),
             "MPI_Init_thread");
-    if (status == RPS_OK && provided < MPI_THREAD_FUNNELED) {
+    if (status == RPS_OK && provided < MPI_THREAD_SERIALIZED) {
         return rps_collective_fail(RPS_E_UNSUPPORTED,
-                "this MPI has no MPI_THREAD_FUNNELED (it gives %d)", provided);
+                "this MPI has no MPI_THREAD_SERIALIZED (it gives %d)",
+                provided);
     }
     return status;
 }

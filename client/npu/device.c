@@ -189,7 +189,7 @@ rps_npu_malloc(rps_npu *npu, uint64_t bytes, void **address_out)
                 "npu%" PRIu32 ": malloc: of 0 bytes: ask for one at least",
                 npu->id);
     }
-    return rps_npu_memory_take(&npu->memory, bytes, address_out);
+    return rps_npu_memory_take(&npu->memory, bytes, false, address_out);
 }
 
 rps_status
@@ -241,9 +241,13 @@ rps_status
 rps_npu_check_range(rps_npu *npu, const char *operation, const char *side,
         const void *address, uint64_t bytes)
 {
-    uint64_t left = 0;
+    bool pooled = false;
+    uint64_t left = rps_npu_memory_left(&npu->memory, address, &pooled);
 
-    if (rps_npu_memory_covers(&npu->memory, address, bytes, &left)) {
+    if (pooled) {
+        left = rps_pool_left(npu->pool, address);
+    }
+    if (left > 0 && bytes <= left) {
         return RPS_OK;
     }
     if (left > 0) {

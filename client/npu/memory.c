@@ -93,28 +93,28 @@ grow_locked(struct rps_npu_memory *memory)
 }
 
 static void
-insert_locked(struct rps_npu_memory *memory, uint32_t index, uint64_t offset,
-        uint64_t bytes)
+insert_locked(struct rps_npu_memory *memory, uint32_t index,
+        struct rps_npu_range range)
 {
     struct rps_npu_range *at = memory->ranges + index;
 
     memmove(at + 1, at, (memory->range_count - index) * sizeof(*at));
-    *at = (struct rps_npu_range){.offset = offset, .bytes = bytes};
+    *at = range;
     memory->range_count++;
-    memory->taken += bytes;
+    memory->taken += range.bytes;
 }
 
 /* *largest_out: the largest gap, where none is large enough. */
 static bool
-take_locked(struct rps_npu_memory *memory, uint64_t bytes, uint64_t *offset_out,
+take_locked(struct rps_npu_memory *memory, struct rps_npu_range *range,
         uint64_t *largest_out)
 {
     *largest_out = 0;
     for (uint32_t i = 0; i <= memory->range_count; i++) {
-        const uint64_t gap = gap_before_locked(memory, i, offset_out);
+        const uint64_t gap = gap_before_locked(memory, i, &range->offset);
 
-        if (gap >= bytes) {
-            insert_locked(memory, i, *offset_out, bytes);
+        if (gap >= range->bytes) {
+            insert_locked(memory, i, *range);
             return true;
         }
         *largest_out = gap > *largest_out ? gap : *largest_out;
@@ -123,12 +123,11 @@ take_locked(struct rps_npu_memory *memory, uint64_t bytes, uint64_t *offset_out,
 }
 
 rps_status
-rps_npu_memory_take(
-        struct rps_npu_memory *memory, uint64_t bytes, void **outside_out)
+rps_npu_memory_take(struct rps_npu_memory *memory, uint64_t bytes, bool pooled,
+        void **outside_out)
 {
     const uint64_t rest = bytes % RPS_NPU_PAGE_BYTES;
-    uint64_t whole = bytes;
-    uint64_t offset = 0;
+    struct rps_npu_range range = {.bytes = bytes, .pooled = pooled};
     uint64_t largest = 0;
     uint64_t taken = 0;
     bool room = false;
@@ -136,11 +135,11 @@ rps_npu_memory_take(
 
     *outside_out = NULL;
     if (rest != 0 && bytes <= memory->capacity) {
-        whole += RPS_NPU_PAGE_BYTES - rest;
+        range.bytes += RPS_NPU_PAGE_BYTES - rest;
     }
     pthread_mutex_lock(&memory->lock);
     room = grow_locked(memory);
-    found = room && take_locked(memory, whole, &offset, &largest);
+    found = room && take_locked(memory, &range, &largest);
     taken = memory->taken;
     pthread_mutex_unlock(&memory->lock);
     if (!room) {
@@ -153,7 +152,7 @@ rps_npu_memory_take(
                 "largest free range has %" PRIu64,
                 bytes, memory->capacity, taken, largest);
     }
-    *outside_out = memory->outside + offset;
+    *outside_out = memory->outside + range.offset;
     return RPS_OK;
 }
 
@@ -242,27 +241,27 @@ rps_npu_memory_has(const struct rps_npu_memory *memory, const void *address)
     return at >= first && at - first < memory->capacity;
 }
 
-bool
-rps_npu_memory_covers(struct rps_npu_memory *memory, const void *outside,
-        uint64_t bytes, uint64_t *left_out)
+uint64_t
+rps_npu_memory_left(
+        struct rps_npu_memory *memory, const void *outside, bool *pooled_out)
 {
+    uint64_t offset = 0;
     uint64_t left = 0;
+    int64_t at = -1;
 
-    if (rps_npu_memory_has(memory, outside)) {
-        const uint64_t offset = offset_of(memory, outside);
-        int64_t at = -1;
-
-        pthread_mutex_lock(&memory->lock);
-        at = find_locked(memory, offset);
-        if (at >= 0 && end_of(memory, (uint32_t)at) > offset) {
-            left = end_of(memory, (uint32_t)at) - offset;
-        }
-        pthread_mutex_unlock(&memory->lock);
+    *pooled_out = false;
+    if (!rps_npu_memory_has(memory, outside)) {
+        return 0;
     }
-    if (left_out != NULL) {
-        *left_out = left;
+    offset = offset_of(memory, outside);
+    pthread_mutex_lock(&memory->lock);
+    at = find_locked(memory, offset);
+    if (at >= 0 && end_of(memory, (uint32_t)at) > offset) {
+        left = end_of(memory, (uint32_t)at) - offset;
+        *pooled_out = memory->ranges[at].pooled;
     }
-    return left > 0 && bytes <= left;
+    pthread_mutex_unlock(&memory->lock);
+    return left;
 }
 
 void *

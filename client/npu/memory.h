@@ -26,6 +26,7 @@
 struct rps_npu_range {
     uint64_t offset;
     uint64_t bytes; /* a multiple of the page */
+    bool pooled;    /* the pool cuts it: what is in use, it knows */
 };
 
 struct rps_npu_memory {
@@ -45,8 +46,8 @@ rps_status rps_npu_memory_init(
 void rps_npu_memory_finish(struct rps_npu_memory *memory);
 
 /** *outside_out: zeroed. Errors: NOMEM, with words. */
-rps_status rps_npu_memory_take(
-        struct rps_npu_memory *memory, uint64_t bytes, void **outside_out);
+rps_status rps_npu_memory_take(struct rps_npu_memory *memory, uint64_t bytes,
+        bool pooled, void **outside_out);
 
 /** Is it what _take() gave? */
 bool rps_npu_memory_is_taken(
@@ -59,10 +60,10 @@ bool rps_npu_memory_give_back(struct rps_npu_memory *memory, void *outside);
 bool rps_npu_memory_has(
         const struct rps_npu_memory *memory, const void *address);
 
-/** Does [outside, + bytes) lie in one range that was taken? *left_out (may be
- * NULL): the bytes from `outside` to the end of its range, 0: in none. */
-bool rps_npu_memory_covers(struct rps_npu_memory *memory, const void *outside,
-        uint64_t bytes, uint64_t *left_out);
+/** The bytes from `outside` to the end of the range that it is in, 0: in none.
+ * *pooled_out: is that the pool's? */
+uint64_t rps_npu_memory_left(
+        struct rps_npu_memory *memory, const void *outside, bool *pooled_out);
 
 /** has(outside). */
 void *rps_npu_memory_inside(

@@ -348,6 +348,23 @@ find_live(
     return (struct rps_pool_block *)(void *)node;
 }
 
+uint64_t
+rps_pool_left(struct rps_npu_pool *pool, const void *address)
+{
+    const uint64_t at = (uint64_t)(uintptr_t)address;
+    const struct rps_pool_block *block = NULL;
+    uint64_t left = 0;
+
+    pthread_mutex_lock(&pool->lock);
+    block = (struct rps_pool_block *)(void *)rps_tree_at_most(
+            pool->live, at, 0);
+    if (block != NULL && at - block->address < block->requested) {
+        left = block->requested - (at - block->address);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return left;
+}
+
 rps_status
 rps_pool_free(
         struct rps_npu_pool *pool, const void *address, struct rps_error *error)

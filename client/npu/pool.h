@@ -82,6 +82,10 @@ RPS_NODISCARD rps_status rps_pool_alloc(struct rps_npu_pool *pool,
 rps_status rps_pool_free(struct rps_npu_pool *pool, const void *address,
         struct rps_error *error);
 
+/** How many of the bytes that a live block was asked for begin at `address`, in
+ * it; 0: it is in none. */
+uint64_t rps_pool_left(struct rps_npu_pool *pool, const void *address);
+
 /** Another stream uses the block. Errors: INVAL (no live block begins there),
  * NOMEM. */
 RPS_NODISCARD rps_status rps_pool_record_stream(struct rps_npu_pool *pool,

@@ -14,7 +14,9 @@
 static rps_status
 take(void *context, uint64_t bytes, void **address_out, struct rps_error *error)
 {
-    const rps_status status = rps_npu_malloc(context, bytes, address_out);
+    rps_npu *npu = context;
+    const rps_status status =
+            rps_npu_memory_take(&npu->memory, bytes, true, address_out);
 
     return status == RPS_OK ? RPS_OK
                             : rps_fail(error, status, "%s", rps_npu_error());

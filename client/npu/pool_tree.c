@@ -98,6 +98,23 @@ rps_tree_at_least(struct rps_tree_node *root, uint64_t first, uint64_t second)
 }
 
 struct rps_tree_node *
+rps_tree_at_most(struct rps_tree_node *root, uint64_t first, uint64_t second)
+{
+    struct rps_tree_node *found = NULL;
+
+    while (root != NULL) {
+        if (root->first > first ||
+                (root->first == first && root->second > second)) {
+            root = root->child[0];
+        } else {
+            found = root;
+            root = root->child[1];
+        }
+    }
+    return found;
+}
+
+struct rps_tree_node *
 rps_tree_greatest(struct rps_tree_node *root)
 {
     while (root != NULL && root->child[1] != NULL) {

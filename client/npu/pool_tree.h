@@ -30,6 +30,10 @@ void rps_tree_remove(struct rps_tree_node **root, struct rps_tree_node *node);
 struct rps_tree_node *rps_tree_at_least(
         struct rps_tree_node *root, uint64_t first, uint64_t second);
 
+/** The greatest key that is (first, second) or less; NULL: there is none. */
+struct rps_tree_node *rps_tree_at_most(
+        struct rps_tree_node *root, uint64_t first, uint64_t second);
+
 /** The greatest key; NULL: the tree is empty. */
 struct rps_tree_node *rps_tree_greatest(struct rps_tree_node *root);
 

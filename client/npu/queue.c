@@ -24,6 +24,7 @@ struct place {
 struct rps_npu_queue {
     rps_npu *npu;
     char name[RPS_NPU_NAME_BYTES];
+    char figure[RPS_NPU_NAME_BYTES + 32]; /* "npu0 queue input ready" */
     uint32_t depth;
     uint32_t parts;
     uint64_t bytes[RPS_NPU_QUEUE_PARTS_MAX];
@@ -99,7 +100,7 @@ static void
 show_depth(const rps_npu_queue *queue, uint64_t ready)
 {
     if (rps_profile_is_on()) {
-        rps_profile_figure(queue->stream->track, rps_clock_ns(), (double)ready);
+        rps_profile_figure(queue->figure, rps_clock_ns(), (double)ready);
     }
 }
 
@@ -205,6 +206,8 @@ rps_npu_queue_create(rps_npu *npu, const char *name, uint32_t depth,
     queue->expected = UINT64_MAX;
     (void)snprintf(queue->name, sizeof(queue->name), "%s",
             name == NULL ? "input" : name);
+    (void)snprintf(queue->figure, sizeof(queue->figure),
+            "npu%" PRIu32 " queue %s ready", npu->id, queue->name);
     pthread_mutex_init(&queue->take_lock, NULL);
     pthread_mutex_init(&queue->lock, NULL);
     pthread_cond_init(&queue->changed, NULL);

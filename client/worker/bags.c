@@ -253,22 +253,28 @@ divide_bags(const struct rps_bags *bags, float *rows)
     }
 }
 
-rps_status
-rps_bags_prepare(struct rps_bags *bags, struct rps_error *error)
+static bool
+reserve_pooled(struct rps_bags *bags)
 {
     struct rps_bags_work *work = bags->work;
-    const size_t dim = bags->table.dim;
-    const size_t bag_floats = bags->bag_count * dim;
-    bool good = rps_bags_work_reserve(&work->pooled_gradients,
-                        &work->pooled_gradients_capacity, bag_floats) != NULL;
+    const size_t floats = bags->bag_count * bags->table.dim;
+
+    return rps_bags_work_reserve(&work->pooled_gradients,
+                   &work->pooled_gradients_capacity, floats) != NULL &&
+           (bags->one_each || rps_bags_work_reserve(&work->pooled,
+                                      &work->pooled_capacity, floats) != NULL);
+}
+
+rps_status
+rps_bags_prepare(struct rps_bags *bags, bool pools, struct rps_error *error)
+{
+    struct rps_bags_work *work = bags->work;
+    bool good = !pools || reserve_pooled(bags);
 
     if (!bags->one_each) {
-        good = good &&
-               rps_bags_work_reserve(&work->pooled, &work->pooled_capacity,
-                       bag_floats) != NULL &&
-               rps_bags_work_reserve(&work->gradients,
-                       &work->gradients_capacity,
-                       bags->key_count * dim) != NULL;
+        good = good && rps_bags_work_reserve(&work->gradients,
+                               &work->gradients_capacity,
+                               bags->key_count * bags->table.dim) != NULL;
     }
     return good ? RPS_OK
                 : rps_fail(error, RPS_E_NOMEM, "no memory for a batch's rows");
@@ -317,9 +323,8 @@ rps_bags_gradient(struct rps_bags *bags)
 }
 
 static void
-spread(struct rps_bags *bags)
+spread(struct rps_bags *bags, float *pooled_gradients)
 {
-    float *pooled_gradients = bags->work->pooled_gradients;
     float *gradients = bags->work->gradients;
     const size_t dim = bags->table.dim;
 
@@ -336,14 +341,14 @@ spread(struct rps_bags *bags)
 }
 
 const float *
-rps_bags_spread(struct rps_bags *bags)
+rps_bags_spread(struct rps_bags *bags, float *pooled_gradients)
 {
     const uint64_t begun = rps_operator_begin();
 
     if (bags->one_each) {
-        return bags->work->pooled_gradients;
+        return pooled_gradients;
     }
-    spread(bags);
+    spread(bags, pooled_gradients);
     bags->spread.bytes = moved_bytes(bags);
     rps_operator_end(&bags->spread, begun);
     return bags->work->gradients;

@@ -61,16 +61,20 @@ void rps_bags_finish(struct rps_bags *bags);
 rps_status rps_bags_take(struct rps_bags *bags, const struct rps_batch *batch,
         struct rps_error *error);
 
-/** Room in the work memory for what follows. NOMEM. */
-rps_status rps_bags_prepare(struct rps_bags *bags, struct rps_error *error);
+/** Room in the work memory for what follows; pools: for rows that are pooled
+ * here and their gradients, too. NOMEM. */
+rps_status rps_bags_prepare(
+        struct rps_bags *bags, bool pools, struct rps_error *error);
 
 /** Pool the fetched rows. Returns [bag_count][dim]. */
 const float *rps_bags_pool(struct rps_bags *bags);
 
-/** Where the model writes its gradients. [bag_count][dim] */
+/** Where a model whose rows were pooled here writes its gradients.
+ * [bag_count][dim] */
 float *rps_bags_gradient(struct rps_bags *bags);
 
-/** The gradients a key. Returns [key_count][dim]. */
-const float *rps_bags_spread(struct rps_bags *bags);
+/** From the gradients a bag, which are changed, to those a key. Returns
+ * [key_count][dim]: `pooled_gradients` itself where every bag has one key. */
+const float *rps_bags_spread(struct rps_bags *bags, float *pooled_gradients);
 
 #endif /* RPS_WORKER_BAGS_H */

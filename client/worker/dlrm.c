@@ -302,6 +302,7 @@ dlrm_destroy(struct rps_model *model)
 }
 
 static const struct rps_model_ops dlrm_ops = {
+        .kind = RPS_MODEL_DLRM,
         .forward = dlrm_forward,
         .backward = dlrm_backward,
         .destroy = dlrm_destroy,
@@ -314,9 +315,7 @@ projection_init(struct projection *projection, struct rps_model *model,
 {
     const size_t bags = (size_t)RPS_MODEL_TILE * table->bags;
     char name[RPS_VARIABLE_NAME_BYTES];
-    struct rps_variable *weight;
     int length;
-    rps_status status;
 
     if (table->dim == width) {
         return RPS_OK;
@@ -329,12 +328,8 @@ projection_init(struct projection *projection, struct rps_model *model,
                 table->name, (unsigned)(sizeof(name) - sizeof("proj..weight")));
     }
     /* Glorot's bound, as in the published code */
-    status = rps_model_add_variable(model, name, width, table->dim,
-            (float)sqrt(6.0 / ((double)width + table->dim)), &weight, error);
-    if (status != RPS_OK) {
-        return status;
-    }
-    projection->weight = weight;
+    projection->weight = rps_model_add_variable(model, name, width, table->dim,
+            (float)sqrt(6.0 / ((double)width + table->dim)));
     name_projection(projection, table, width);
     projection->output = calloc(bags * width, sizeof(float));
     projection->gradient = calloc(bags * width, sizeof(float));

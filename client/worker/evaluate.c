@@ -3,6 +3,7 @@
  * Evaluation and prediction: test rows in their order, looked up READ_ONLY,
  * so that a key that training never saw is zeros.
  */
+#include "client/worker/device.h"
 #include "client/worker/metrics.h"
 #include "client/worker/run.h"
 #include "client/worker/stage.h"
@@ -21,11 +22,13 @@ stage_rows(struct rps_run *run, struct rps_batcher *batcher,
     struct rps_model_input input;
     rps_status status = rps_tables_fetch_dense(&run->tables, &run->error);
 
+    if (status == RPS_OK && run->device != NULL) {
+        status = rps_device_take_values(run->device, &run->error);
+    }
     while (status == RPS_OK) {
         status = rps_batcher_next(batcher, &batch, &run->error);
         if (status == RPS_E_NOT_FOUND) {
-            rps_stage_flush(stage);
-            status = RPS_OK;
+            status = rps_stage_flush(stage, &run->error);
             break;
         }
         run->data_failed = status != RPS_OK;
@@ -136,7 +139,14 @@ rps_run_evaluate(struct rps_run *run, const char *predict_path,
         struct rps_report_end *result)
 {
     struct rps_stage stage;
-    rps_status status = rps_stage_init(&stage, run->model, &run->error);
+    struct rps_stage_engine engine;
+    rps_status status;
+
+    if (run->device != NULL) {
+        engine = rps_device_stage_engine(run->device);
+    }
+    status = rps_stage_init(&stage, run->model,
+            run->device != NULL ? &engine : NULL, &run->error);
 
     if (status == RPS_OK) {
         status = predict_all(run, &stage);

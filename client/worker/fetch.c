@@ -125,14 +125,16 @@ start_rest(const struct rps_fetch *fetch, struct rps_turn *turn,
 
 /* --- together ------------------------------------------------------------ */
 
-static rps_status
-fetch_rows(
+rps_status
+rps_fetch(
         struct rps_fetch *fetch, struct rps_turn *turn, struct rps_error *error)
 {
     const bool was_ahead = turn->ahead.id != 0;
     rps_ticket rest;
-    rps_status status = start_rest(fetch, turn, &rest, error);
+    rps_status status;
 
+    rps_spent_on(fetch->spent, RPS_SPENT_LOOKUP);
+    status = start_rest(fetch, turn, &rest, error);
     if (status == RPS_OK) {
         rps_spent_on(fetch->spent, RPS_SPENT_LOOKUP_WAIT);
         status = wait(fetch, &rest, turn->step, error);
@@ -149,21 +151,6 @@ fetch_rows(
                          t < fetch->tables->model->table_count;
             t++) {
         rps_late_place(&turn->late[t], &turn->bags[t]);
-    }
-    return status;
-}
-
-rps_status
-rps_fetch(struct rps_fetch *fetch, struct rps_turn *turn,
-        struct rps_model_input *input, struct rps_error *error)
-{
-    rps_status status;
-
-    rps_spent_on(fetch->spent, RPS_SPENT_LOOKUP);
-    status = fetch_rows(fetch, turn, error);
-    if (status == RPS_OK) {
-        status = rps_tables_input(
-                fetch->tables, &turn->batch, turn->bags, true, input, error);
     }
     return status;
 }

@@ -23,11 +23,11 @@ struct rps_fetch {
 
 /**
  * Rows and dense variables of the turn that was taken, as the last step left
- * them; `input` gets everything but loss_scale. Lookups of the turns behind
- * it are begun, and go on while the model computes.
+ * them: a row a key in its bags, values in the model. Lookups of the turns
+ * behind it are begun, and go on while the model computes.
  */
 rps_status rps_fetch(struct rps_fetch *fetch, struct rps_turn *turn,
-        struct rps_model_input *input, struct rps_error *error);
+        struct rps_error *error);
 
 /** Forget what is on its way for a turn that is not computed. */
 void rps_fetch_drop(struct rps_fetch *fetch, struct rps_turn *turn);

@@ -132,6 +132,7 @@ little_demo_destroy(struct rps_model *model)
 }
 
 static const struct rps_model_ops little_demo_ops = {
+        .kind = RPS_MODEL_LITTLE_DEMO,
         .forward = little_demo_forward,
         .backward = little_demo_backward,
         .destroy = little_demo_destroy,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The training of one replica: how it starts (start.c), goes (train.c) and
- * comes back when something was lost (recover.c).
+ * The training of one replica: how it starts (start.c), goes (train.c,
+ * step.c) and comes back when something was lost (recover.c).
  */
 #ifndef RPS_WORKER_LOOP_H
 #define RPS_WORKER_LOOP_H
@@ -33,6 +33,7 @@ struct rps_loop {
     bool broken;  /* it was said that the loss is not finite */
     bool left;
     uint64_t uncounted; /* steps that went without this replica */
+    uint64_t passed;    /* of them, those whose batches it did not compute */
 
     bool recovers;                 /* --recover, and not in a group */
     bool goes_back;                /* this process was in the job before */
@@ -43,12 +44,34 @@ struct rps_loop {
     char reason[RPS_REASON_BYTES]; /* the chief's, of the job's going back */
 };
 
+/** The step in hand. */
+struct rps_loop_step {
+    uint64_t number;
+    struct rps_rates rates;
+    double factor;     /* its loss scale; 0: none */
+    double loss_scale; /* what the model's loss is multiplied by */
+    struct rps_turn *turn;
+    struct rps_model_input input; /* the caller's, between the two halves */
+    double loss;          /* what the model says, then this replica's part */
+    bool finite;          /* false: a gradient overflowed */
+    uint64_t round_trips; /* of the client, when it began */
+};
+
 /** Rows of a step of all replicas. */
 static inline uint64_t
 rps_global_batch(const struct rps_settings *settings)
 {
     return settings->options->batch_size * settings->replicas;
 }
+
+/** The step before the model: its batch, the rows of its keys and the values
+ * of the model. */
+rps_status rps_loop_before(struct rps_loop *loop, struct rps_loop_step *step);
+
+/** The step after the model, which wrote its variables' gradients, those of
+ * step->input and step->loss: pushed, ended, reported; what was decided is
+ * done. */
+rps_status rps_loop_after(struct rps_loop *loop, struct rps_loop_step *step);
 
 /** Chief: epoch, step and terms to every server; tables and start values. */
 rps_status rps_loop_begin(struct rps_loop *loop);

@@ -3,6 +3,7 @@
  * recps-train: options, signals, the task, the exit code.
  */
 #include "base/log.h"
+#include "client/worker/admin_port.h"
 #include "client/worker/group.h"
 #include "client/worker/run.h"
 
@@ -23,6 +24,7 @@ static const char usage[] =
         "do together, docs/DATA.md what SPEC may be.\n";
 
 static volatile sig_atomic_t stop_number;
+static volatile sig_atomic_t save_wished;
 /* What is said if a signal comes now; NULL: this process does not wait. */
 static const char *_Atomic waiting_words;
 
@@ -66,6 +68,34 @@ on_stop(int number)
     }
 }
 
+bool
+rps_save_signal(void)
+{
+    const bool wished = save_wished != 0;
+
+    save_wished = 0;
+    return wished;
+}
+
+static void
+on_save(int number)
+{
+    (void)number;
+    save_wished = 1;
+}
+
+static void
+on_no_save(int number)
+{
+    static const char words[] =
+            "recps-train: SIGUSR1: nothing is saved here: it is a wish for a "
+            "checkpoint of a job that trains\n";
+    const ssize_t n = write(STDERR_FILENO, words, sizeof(words) - 1);
+
+    (void)number;
+    (void)n;
+}
+
 /* mpirun passes SIGUSR2 on to every rank, and kills what gets its SIGTERM. */
 static void
 catch_signals(const struct rps_settings *settings)
@@ -79,6 +109,8 @@ catch_signals(const struct rps_settings *settings)
     if (settings->in_group) {
         sigaction(SIGUSR2, &action, NULL);
     }
+    action.sa_handler = settings->task == RPS_TASK_TRAIN ? on_save : on_no_save;
+    sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
 }
@@ -102,6 +134,8 @@ exit_code(const struct rps_run *run, rps_status status)
         return run->data_failed ? EX_DATAERR : EX_USAGE;
     case RPS_E_INVAL:
         return run->data_failed ? EX_DATAERR : EX_USAGE;
+    case RPS_E_READ_ONLY:
+        return EX_USAGE;
     case RPS_E_NONFINITE: /* start values */
         return run->data_failed ? EX_DATAERR : EX_SOFTWARE;
     case RPS_E_MISMATCH:
@@ -121,8 +155,12 @@ static int
 run_task(const struct rps_settings *settings)
 {
     struct rps_run run = {.settings = settings};
-    rps_status status = rps_run_open_data(&run);
+    rps_status status =
+            rps_admin_port_open(&run.admin_port, settings, &run.error);
 
+    if (status == RPS_OK) {
+        status = rps_run_open_data(&run);
+    }
     if (status == RPS_OK) {
         switch (settings->task) {
         case RPS_TASK_TRAIN:
@@ -148,6 +186,7 @@ run_task(const struct rps_settings *settings)
                 rps_status_str(status));
         (void)rps_group_end(run.group, exit_code(&run, status), &run.error);
     }
+    rps_admin_port_close(run.admin_port);
     return exit_code(&run, status);
 }
 

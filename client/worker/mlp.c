@@ -27,27 +27,16 @@ layer_init(struct rps_mlp_layer *layer, struct rps_model *model,
         const char *prefix, uint32_t index, struct rps_error *error)
 {
     char name[RPS_VARIABLE_NAME_BYTES];
-    struct rps_variable *variable;
     const float bound = start_bound(layer->in);
     size_t cells = (size_t)RPS_MODEL_TILE * layer->out;
-    rps_status status;
 
     if (layer->in > 0) {
         snprintf(name, sizeof(name), "%s.%u.weight", prefix, 2 * index);
-        status = rps_model_add_variable(
-                model, name, layer->out, layer->in, bound, &variable, error);
-        if (status != RPS_OK) {
-            return status;
-        }
-        layer->weight = variable;
+        layer->weight = rps_model_add_variable(
+                model, name, layer->out, layer->in, bound);
     }
     snprintf(name, sizeof(name), "%s.%u.bias", prefix, 2 * index);
-    status = rps_model_add_variable(
-            model, name, layer->out, 0, bound, &variable, error);
-    if (status != RPS_OK) {
-        return status;
-    }
-    layer->bias = variable;
+    layer->bias = rps_model_add_variable(model, name, layer->out, 0, bound);
     layer->output = calloc(cells, sizeof(float));
     layer->gradient = calloc(cells, sizeof(float));
     if (layer->output == NULL || layer->gradient == NULL) {

@@ -21,13 +21,11 @@ static const struct rps_operator loss_operator = {.type = "bce_with_logits",
         .name = "loss/bce_with_logits",
         .holds = "loss + gradient"};
 
-rps_status
+struct rps_variable *
 rps_model_add_variable(struct rps_model *model, const char *name, uint32_t out,
-        uint32_t in, float start_bound, struct rps_variable **variable_out,
-        struct rps_error *error)
+        uint32_t in, float start_bound)
 {
     struct rps_variable *variable = &model->variables[model->variable_count];
-    size_t cells;
 
     assert(model->variable_count < RPS_MODEL_VARIABLES_MAX);
     assert(out > 0);
@@ -39,14 +37,27 @@ rps_model_add_variable(struct rps_model *model, const char *name, uint32_t out,
     variable->start_bound = start_bound;
     variable->rows = (variable->elements + RPS_DENSE_ROW_FLOATS - 1) /
                      RPS_DENSE_ROW_FLOATS;
-    cells = (size_t)variable->rows * RPS_DENSE_ROW_FLOATS;
-    variable->values = calloc(cells, sizeof(float));
-    variable->gradients = calloc(cells, sizeof(float));
+    variable->first = model->variable_floats;
+    model->variable_floats += (size_t)variable->rows * RPS_DENSE_ROW_FLOATS;
     model->variable_count++;
-    if (variable->values == NULL || variable->gradients == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "no memory for variable %s", name);
+    return variable;
+}
+
+/* One memory for the values of all variables, one for their gradients. */
+static rps_status
+make_variables(struct rps_model *model, struct rps_error *error)
+{
+    model->values = calloc(model->variable_floats + 1, sizeof(float));
+    model->gradients = calloc(model->variable_floats + 1, sizeof(float));
+    if (model->values == NULL || model->gradients == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for the variables");
     }
-    *variable_out = variable;
+    for (uint32_t v = 0; v < model->variable_count; v++) {
+        struct rps_variable *variable = &model->variables[v];
+
+        variable->values = model->values + variable->first;
+        variable->gradients = model->gradients + variable->first;
+    }
     return RPS_OK;
 }
 
@@ -81,10 +92,8 @@ rps_model_destroy(struct rps_model *model)
     if (model->ops != NULL) {
         model->ops->destroy(model);
     }
-    for (uint32_t v = 0; v < model->variable_count; v++) {
-        free(model->variables[v].values);
-        free(model->variables[v].gradients);
-    }
+    free(model->values);
+    free(model->gradients);
     for (uint32_t t = 0; t < RPS_MODEL_TABLES_MAX; t++) {
         free(model->tile_pooled[t]);
     }
@@ -137,6 +146,9 @@ rps_model_build(struct rps_model **model_out, const struct rps_model_ops *ops,
     status = model->state == NULL
                      ? rps_fail(error, RPS_E_NOMEM, "no memory for the model")
                      : init(model, error);
+    if (status == RPS_OK) {
+        status = make_variables(model, error);
+    }
     if (status == RPS_OK) {
         status = make_tiles(model, error);
     }
@@ -276,12 +288,7 @@ tile_probabilities(
 static void
 gradients_clear(struct rps_model *model)
 {
-    for (uint32_t v = 0; v < model->variable_count; v++) {
-        struct rps_variable *variable = &model->variables[v];
-
-        memset(variable->gradients, 0,
-                (size_t)variable->rows * RPS_DENSE_ROW_FLOATS * sizeof(float));
-    }
+    memset(model->gradients, 0, model->variable_floats * sizeof(float));
 }
 
 void

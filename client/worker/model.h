@@ -32,6 +32,11 @@
 #define RPS_MODEL_VARIABLES_MAX \
     (4u * RPS_MODEL_LAYERS_MAX + RPS_MODEL_TABLES_MAX)
 
+enum rps_model_kind {
+    RPS_MODEL_DLRM,
+    RPS_MODEL_LITTLE_DEMO
+};
+
 /**
  * A dense variable as its dense table holds it: rows of 1024 elements, the
  * tail of the last one zeros, in the gradients, too.
@@ -43,6 +48,7 @@ struct rps_variable {
     uint64_t elements;
     float start_bound; /* start: uniform in [-start_bound, start_bound) */
     uint64_t rows;
+    size_t first;     /* of its floats in those of the model */
     float *values;    /* [rows][1024] */
     float *gradients; /* [rows][1024] */
 };
@@ -89,6 +95,7 @@ struct rps_model_input {
 struct rps_model;
 
 struct rps_model_ops {
+    enum rps_model_kind kind;
     /* Tile of RPS_MODEL_TILE rows, `rows` of them real: logits
      * [labels][tile]. */
     void (*forward)(struct rps_model *model, const struct rps_model_input *tile,
@@ -108,7 +115,10 @@ struct rps_model {
     struct rps_model_table tables[RPS_MODEL_TABLES_MAX];
     uint32_t variable_count;
     struct rps_variable variables[RPS_MODEL_VARIABLES_MAX];
-    float *tile_dense;                        /* [tile][dense] */
+    size_t variable_floats; /* of all variables, tails included */
+    float *values;          /* [variable_floats]: theirs, side by side */
+    float *gradients;       /* [variable_floats] */
+    float *tile_dense;      /* [tile][dense] */
     float *tile_pooled[RPS_MODEL_TABLES_MAX]; /* [tile][bags][dim] */
     float *tile_labels;                       /* [tile][labels] */
     float logits[RPS_MODEL_LABELS_MAX * RPS_MODEL_TILE];
@@ -158,9 +168,9 @@ rps_model_pooled_floats(const struct rps_model_table *table)
     return (size_t)table->bags * table->dim;
 }
 
-/** Add a variable of shape [out][in], or [out] with in = 0. */
-rps_status rps_model_add_variable(struct rps_model *model, const char *name,
-        uint32_t out, uint32_t in, float start_bound,
-        struct rps_variable **variable_out, struct rps_error *error);
+/** Add a variable of shape [out][in], or [out] with in = 0. It has its memory
+ * once the model is built. */
+struct rps_variable *rps_model_add_variable(struct rps_model *model,
+        const char *name, uint32_t out, uint32_t in, float start_bound);
 
 #endif /* RPS_WORKER_MODEL_H */

@@ -15,11 +15,6 @@
 #define RPS_MODEL_CONFIG_BYTES_MAX  ((size_t)16 << 20)
 #define RPS_MODEL_CONFIG_FIELDS_MAX (1u << 20)
 
-enum rps_model_kind {
-    RPS_MODEL_DLRM,
-    RPS_MODEL_LITTLE_DEMO
-};
-
 struct rps_table_config {
     rps_table_spec spec;  /* without the seed, which is the run's */
     double learning_rate; /* as it was written: schedules work in double */

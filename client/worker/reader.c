@@ -5,8 +5,8 @@
  *   taken <= made <= taken - 1 + places
  *
  * The loop has turn taken - 1, those from `taken` to made - 1 are ready, the
- * thread fills place `made` without the lock. One place more than the depth,
- * so that depth - 1 turns are ready while the thread reads the next.
+ * thread fills place `made` without the lock. One place more than the turns in
+ * hand, so that all but the loop's are ready while the thread reads the next.
  */
 #include "client/worker/reader.h"
 
@@ -36,6 +36,7 @@ struct rps_reader {
     uint64_t made;
     uint64_t taken;
     bool stop;
+    bool failed; /* no turn is made behind the last one */
     struct rps_reader_times times;
 };
 
@@ -119,6 +120,11 @@ take_keys(struct rps_reader *reader, struct rps_turn *turn)
             status == RPS_OK && t < reader->options.model->table_count; t++) {
         status = rps_bags_take(&turn->bags[t], &turn->batch, &turn->error);
     }
+    for (uint32_t t = 0; status == RPS_OK && reader->options.slots &&
+                         t < reader->options.model->table_count;
+            t++) {
+        status = rps_slots_take(&turn->slots[t], &turn->bags[t], &turn->error);
+    }
     return status == RPS_OK && reader->options.depth > 1
                    ? split_keys(reader, turn)
                    : status;
@@ -184,10 +190,9 @@ run(void *context)
     struct rps_reader *reader = context;
     const uint64_t count = reader->options.last_step - reader->options.done;
     struct rps_reader_times times = {0};
-    bool failed = false;
 
     (void)pthread_mutex_lock(&reader->lock);
-    while (!reader->stop && !failed && reader->made < count) {
+    while (!reader->stop && !reader->failed && reader->made < count) {
         const uint64_t number = reader->made;
 
         if (!may_make_locked(reader)) {
@@ -196,11 +201,11 @@ run(void *context)
         }
         (void)pthread_mutex_unlock(&reader->lock);
         make_turn(reader, number, &times);
-        failed = turn_at(reader, number)->status != RPS_OK;
         (void)pthread_mutex_lock(&reader->lock);
+        reader->failed = turn_at(reader, number)->status != RPS_OK;
         reader->made = number + 1;
         reader->times = times;
-        (void)pthread_cond_signal(&reader->moved);
+        (void)pthread_cond_broadcast(&reader->moved);
     }
     (void)pthread_mutex_unlock(&reader->lock);
     return NULL;
@@ -248,6 +253,7 @@ rps_reader_create(struct rps_reader **reader_out, struct rps_dataset *dataset,
         const struct rps_reader_options *options, struct rps_error *error)
 {
     struct rps_reader *reader = calloc(1, sizeof(*reader));
+    uint32_t in_hand;
     rps_status status;
 
     assert(options->depth >= 1 && options->depth <= RPS_PIPELINE_DEPTH_MAX);
@@ -258,7 +264,8 @@ rps_reader_create(struct rps_reader **reader_out, struct rps_dataset *dataset,
     (void)pthread_mutex_init(&reader->lock, NULL);
     (void)pthread_cond_init(&reader->moved, NULL);
     reader->options = *options;
-    reader->places = options->depth > 1 ? options->depth + 1 : 1;
+    in_hand = options->depth > options->ahead ? options->depth : options->ahead;
+    reader->places = in_hand > 1 ? in_hand + 1 : 1;
     reader->turns = calloc(reader->places, sizeof(*reader->turns));
     status = reader->turns != NULL
                      ? open_data(reader, dataset, error)
@@ -266,7 +273,7 @@ rps_reader_create(struct rps_reader **reader_out, struct rps_dataset *dataset,
     for (uint32_t i = 0; status == RPS_OK && i < reader->places; i++) {
         rps_turn_init(&reader->turns[i], options->model, options->work);
     }
-    if (status == RPS_OK && options->depth > 1) {
+    if (status == RPS_OK && in_hand > 1) {
         status = start_thread(reader, error);
     }
     if (status != RPS_OK) {
@@ -284,10 +291,7 @@ rps_reader_destroy(struct rps_reader *reader)
         return;
     }
     if (reader->has_thread) {
-        (void)pthread_mutex_lock(&reader->lock);
-        reader->stop = true;
-        (void)pthread_cond_signal(&reader->moved);
-        (void)pthread_mutex_unlock(&reader->lock);
+        rps_reader_stop(reader);
         (void)pthread_join(reader->thread, NULL);
     }
     for (uint32_t i = 0; reader->turns != NULL && i < reader->places; i++) {
@@ -310,7 +314,7 @@ take_made(struct rps_reader *reader)
 
     (void)pthread_mutex_lock(&reader->lock);
     reader->taken++;
-    (void)pthread_cond_signal(&reader->moved); /* a place is free */
+    (void)pthread_cond_broadcast(&reader->moved); /* a place is free */
     while (reader->made < reader->taken) {
         (void)pthread_cond_wait(&reader->moved, &reader->lock);
     }
@@ -355,6 +359,47 @@ rps_reader_peek(struct rps_reader *reader, uint32_t behind)
     }
     (void)pthread_mutex_unlock(&reader->lock);
     return turn != NULL && turn->status == RPS_OK ? turn : NULL;
+}
+
+/* --- following ----------------------------------------------------------- */
+
+const struct rps_turn *
+rps_reader_see(struct rps_reader *reader, uint64_t number)
+{
+    const uint64_t count = reader->options.last_step - reader->options.done;
+    const struct rps_turn *turn = NULL;
+
+    assert(reader->has_thread);
+    (void)pthread_mutex_lock(&reader->lock);
+    while (!reader->stop && number < count && number >= reader->made &&
+            !reader->failed) {
+        (void)pthread_cond_wait(&reader->moved, &reader->lock);
+    }
+    if (!reader->stop && number < reader->made) {
+        turn = turn_at(reader, number);
+    }
+    (void)pthread_mutex_unlock(&reader->lock);
+    return turn;
+}
+
+void
+rps_reader_stop(struct rps_reader *reader)
+{
+    (void)pthread_mutex_lock(&reader->lock);
+    reader->stop = true;
+    (void)pthread_cond_broadcast(&reader->moved);
+    (void)pthread_mutex_unlock(&reader->lock);
+}
+
+uint64_t
+rps_reader_taken(struct rps_reader *reader)
+{
+    uint64_t taken;
+
+    (void)pthread_mutex_lock(&reader->lock);
+    taken = reader->taken;
+    (void)pthread_mutex_unlock(&reader->lock);
+    return taken;
 }
 
 struct rps_reader_times

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The first stage: turns in the order of their steps, read from the data,
- * their keys taken out by table and split. With a depth above 1 a thread
- * makes them ahead of the steps; it alone touches the data then.
+ * their keys taken out by table and split. With a depth above 1, or where more
+ * are to be read ahead, a thread makes them ahead of the steps; it alone
+ * touches the data then.
  *
- * Threads: one caller, the training loop; the thread is inside.
+ * Threads: one caller, the training loop; the thread is inside. Another one may
+ * follow it with rps_reader_see().
  */
 #ifndef RPS_WORKER_READER_H
 #define RPS_WORKER_READER_H
@@ -22,6 +24,8 @@ struct rps_reader_options {
     struct rps_batcher_options batches; /* this replica's; other_keys is set
                                          * as the depth needs it */
     uint32_t depth; /* turns in hand: one is computed, the rest ahead */
+    uint32_t ahead; /* turns that are read ahead, if that is more */
+    bool slots;     /* of the turns' tokens are wanted */
     uint32_t slack; /* steps that lookups may be behind (bounded) */
     uint64_t epoch; /* where the data begins */
     uint64_t batch;
@@ -49,6 +53,22 @@ rps_status rps_reader_take(struct rps_reader *reader,
 /** The turn that is `behind` the one taken (0: that one), if it is read by now
  * and may be looked up ahead; else NULL. */
 struct rps_turn *rps_reader_peek(struct rps_reader *reader, uint32_t behind);
+
+/**
+ * Turn `number` (0: the first), as soon as it is made; NULL: there is none, or
+ * rps_reader_stop() was called first. It stays as it is, but for its lookups
+ * and its rows, until the one after it is taken.
+ *
+ * Threads: one beside the caller's; not after the turn after it is taken.
+ */
+const struct rps_turn *rps_reader_see(
+        struct rps_reader *reader, uint64_t number);
+
+/** Nobody waits in rps_reader_see() any more, and no turn is made. */
+void rps_reader_stop(struct rps_reader *reader);
+
+/** Turns taken so far. */
+uint64_t rps_reader_taken(struct rps_reader *reader);
 
 /** What its thread did so far; nothing without one. */
 struct rps_reader_times rps_reader_times(struct rps_reader *reader);

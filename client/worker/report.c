@@ -473,6 +473,50 @@ log_spent(struct rps_text *text, const struct rps_report_stages *spent)
     }
 }
 
+static void
+print_npu(struct rps_report *report, const struct rps_report_npu *npu)
+{
+    struct rps_text text = {0};
+    char bytes[3][32];
+
+    if (!npu->there) {
+        return;
+    }
+    rps_text_add(&text,
+            "npu %" PRIu32 ": memory peak %s, reserved %s of %s; %" PRIu64
+            " steps in %" PRIu64 " launches (loop %" PRIu64 "), %" PRIu64
+            " compiled, %" PRIu64 " input copies, up to %" PRIu64 " ahead",
+            npu->id, rps_format_bytes(npu->allocated_peak_bytes, bytes[0]),
+            rps_format_bytes(npu->reserved_peak_bytes, bytes[1]),
+            rps_format_bytes(npu->capacity_bytes, bytes[2]), npu->steps,
+            npu->launches, npu->loop_size, npu->compiles, npu->input_copies,
+            npu->input_ahead);
+    print_text(report, &text);
+}
+
+static void
+log_npu(struct rps_text *text, const struct rps_report_npu *npu)
+{
+    if (!npu->there) {
+        return;
+    }
+    rps_text_add(text,
+            ", \"npu\": {\"id\": %" PRIu32 ", \"capacity_bytes\": %" PRIu64
+            ", \"allocated_peak_bytes\": %" PRIu64
+            ", \"reserved_bytes\": %" PRIu64
+            ", \"reserved_peak_bytes\": %" PRIu64
+            ", \"reserved_first_bytes\": %" PRIu64
+            ", \"reserved_train_bytes\": %" PRIu64 ", \"launches\": %" PRIu64
+            ", \"steps\": %" PRIu64 ", \"compiles\": %" PRIu64
+            ", \"input_copies\": %" PRIu64 ", \"input_ahead\": %" PRIu64
+            ", \"loop_size\": %" PRIu64 "}",
+            npu->id, npu->capacity_bytes, npu->allocated_peak_bytes,
+            npu->reserved_bytes, npu->reserved_peak_bytes,
+            npu->reserved_first_bytes, npu->reserved_train_bytes, npu->launches,
+            npu->steps, npu->compiles, npu->input_copies, npu->input_ahead,
+            npu->loop_size);
+}
+
 static rps_status
 log_done(struct rps_report *report, const struct rps_report_end *end,
         struct rps_error *error)
@@ -487,6 +531,7 @@ log_done(struct rps_report *report, const struct rps_report_end *end,
     add_number(&text, "samples_per_second", end->samples_per_second > 0.0,
             end->samples_per_second);
     log_spent(&text, &end->spent);
+    log_npu(&text, &end->npu);
     return write_json(report, &text, error);
 }
 
@@ -516,6 +561,7 @@ rps_report_done(struct rps_report *report, const struct rps_report_end *end,
         return RPS_OK;
     }
     print_spent(report, &end->spent);
+    print_npu(report, &end->npu);
     rps_text_add(&text, "done steps %" PRIu64, end->steps);
     add_result(&text, end);
     if (end->has_final_loss) {

@@ -64,6 +64,24 @@ struct rps_report_stages {
     double round_trips; /* a step, the mean */
 };
 
+/** What an NPU did. */
+struct rps_report_npu {
+    bool there; /* false: the model was computed on the host */
+    uint32_t id;
+    uint64_t capacity_bytes;
+    uint64_t allocated_peak_bytes; /* by the pool */
+    uint64_t reserved_bytes;
+    uint64_t reserved_peak_bytes;
+    uint64_t reserved_first_bytes; /* once the first launch ended */
+    uint64_t reserved_train_bytes; /* once the last one did */
+    uint64_t launches;             /* host calls that the training steps took */
+    uint64_t steps;                /* of training, on the device */
+    uint64_t compiles;
+    uint64_t input_copies; /* sets of the input thread */
+    uint64_t input_ahead;  /* sets that lay ready, at most */
+    uint64_t loop_size;    /* steps of a launch, at most */
+};
+
 struct rps_report_end {
     bool has_auc;
     double auc;
@@ -74,6 +92,7 @@ struct rps_report_end {
     uint64_t steps;
     double samples_per_second; /* 0 if nothing was trained */
     struct rps_report_stages spent;
+    struct rps_report_npu npu;
 };
 
 rps_status rps_report_create(struct rps_report **report_out,

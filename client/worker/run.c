@@ -2,6 +2,8 @@
 #include "client/worker/run.h"
 
 #include "base/transport.h"
+#include "client/worker/admin_port.h"
+#include "client/worker/device.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -137,6 +139,13 @@ rps_run_open_data(struct rps_run *run)
     if (status == RPS_OK) {
         status = make_model(run);
     }
+    if (status == RPS_OK && run->settings->device.npu) {
+        status = rps_device_open(
+                &run->device, run->settings, run->model, &run->error);
+    }
+    if (run->device != NULL) {
+        rps_admin_port_device(run->admin_port, rps_device_usage, run->device);
+    }
     return status;
 }
 
@@ -163,7 +172,8 @@ rps_run_read_stat(struct rps_run *run, uint32_t ps, json_t **stat_out)
                                        "the STAT of PS %u is no JSON", ps);
 }
 
-/* Has PS 0 a folder for checkpoints? It is a setting of the job. */
+/* Has PS 0 a folder for checkpoints? It is a setting of the job. Or does it
+ * serve those of one? */
 static rps_status
 learn_can_save(struct rps_run *run)
 {
@@ -171,6 +181,7 @@ learn_can_save(struct rps_run *run)
     rps_status status = rps_run_read_stat(run, 0, &stat);
 
     run->can_save = json_is_string(json_object_get(stat, "checkpoint_dir"));
+    run->is_served = json_is_object(json_object_get(stat, "serving"));
     json_decref(stat);
     return status;
 }
@@ -226,7 +237,12 @@ check_can_save(struct rps_run *run)
     const char *where = embedded ? "give --checkpoint-dir"
                                  : "start the servers with --checkpoint-dir";
 
-    if (run->can_save) {
+    if (run->is_served && settings->task != RPS_TASK_INFER) {
+        return rps_fail(&run->error, RPS_E_READ_ONLY,
+                "PS 0 serves checkpoints for reading alone (recpsd --serve): "
+                "--evaluate and --predict may use it, training may not");
+    }
+    if (run->can_save || run->is_served) {
         return RPS_OK;
     }
     if (settings->options->save_steps > 0) {
@@ -332,6 +348,8 @@ rps_run_close(struct rps_run *run)
     rps_report_destroy(run->report);
     rps_tables_finish(&run->tables);
     rps_client_close(run->client);
+    rps_admin_port_device(run->admin_port, NULL, NULL);
+    rps_device_close(run->device);
     rps_model_destroy(run->model);
     rps_layout_finish(&run->layout);
     rps_dataset_close(run->eval_data);

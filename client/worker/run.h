@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rps_admin_port;
+struct rps_device; /* client/worker/device.h */
 struct rps_profile_session;
 
 struct rps_run {
@@ -28,21 +30,24 @@ struct rps_run {
     uint64_t test_end;
     struct rps_layout layout; /* which fields go where */
     struct rps_model *model;
+    struct rps_device *device; /* that computes it; NULL: plain calls do */
     rps_client *client;
     rps_terms terms; /* the chief's, once joined */
     uint32_t epoch;  /* the job's, once joined */
     bool can_save;   /* the servers have a checkpoint_dir */
+    bool is_served;  /* they serve checkpoints, and nothing else */
     struct rps_tables tables;
     uint64_t warm_step; /* that a part of a checkpoint was taken of; 0: none */
     struct rps_group *group;   /* --dense allreduce; NULL: no such thing */
     struct rps_report *report; /* the chief's; others: quiet */
     struct rps_profile_session *profile; /* NULL: none, or over */
+    struct rps_admin_port *admin_port;   /* NULL: none; main.c's */
     bool data_failed;                    /* the failure in hand is the data's */
     bool running;                        /* tables are open and in use */
     struct rps_error error;              /* of the failure in hand */
 };
 
-/** Open the data and make the model that fits it. */
+/** Open the data, make the model that fits it, take the device. */
 rps_status rps_run_open_data(struct rps_run *run);
 
 /** Defaults, then what --job-id and its kin say; waiting is reported. */
@@ -100,6 +105,9 @@ rps_status rps_run_evaluator(struct rps_run *run);
 
 /** Number of the signal that asks to stop, 0: none (main.c's handler). */
 int rps_stop_signal(void);
+
+/** Did a signal wish for a checkpoint since this was asked last? */
+bool rps_save_signal(void);
 
 /** From here on this process waits for others and has nothing that it could
  * save: a signal ends it at once, with this line, which stays valid; NULL: no

@@ -347,6 +347,23 @@ rps_settings_finish(struct rps_settings *settings)
     rps_model_config_finish(&settings->model);
 }
 
+/* The flags alone: variables and the "recps" object are for the servers, who
+ * may run beside this process, and would be asked for the same port. */
+static void
+read_admin(struct rps_settings *settings)
+{
+    const struct rps_options *options = settings->options;
+
+    if (options->origins[OPTION_admin] == RPS_ORIGIN_FLAG &&
+            strcmp(options->admin, "off") != 0) {
+        settings->admin = options->admin;
+    }
+    if (settings->admin != NULL &&
+            options->origins[OPTION_admin_port_file] == RPS_ORIGIN_FLAG) {
+        settings->admin_port_file = rps_text_or_null(options->admin_port_file);
+    }
+}
+
 rps_status
 rps_settings_read(struct rps_settings *settings,
         const struct rps_options *options, struct rps_error *error)
@@ -358,6 +375,7 @@ rps_settings_read(struct rps_settings *settings,
     settings->has_test = options->train_rows > 0 ||
                          options->eval_data[0] != '\0' || options->evaluate ||
                          options->predict[0] != '\0';
+    read_admin(settings);
     status = check_not_empty(options, error);
     if (status == RPS_OK) {
         status = check_data(options, error);
@@ -388,6 +406,9 @@ rps_settings_read(struct rps_settings *settings,
     }
     if (status == RPS_OK) {
         status = rps_settings_read_dense(settings, error);
+    }
+    if (status == RPS_OK) {
+        status = rps_settings_read_device(settings, error);
     }
     if (status == RPS_OK) {
         status = check_deterministic(settings, error);

@@ -41,6 +41,24 @@ struct rps_warm_settings {
     bool weights_only;
 };
 
+/** --device npu and what goes with it. */
+struct rps_device_settings {
+    bool npu;
+    uint32_t id;
+    uint64_t memory_bytes;
+    uint64_t loop_size; /* 0: the library's default */
+    uint64_t link_bytes_per_second;
+    uint64_t copy_latency_ns;
+    uint64_t launch_latency_ns;
+    uint32_t parts; /* of a batch */
+    bool recompute;
+    bool offload;
+    double dropout;
+    bool mixed;
+    bool high_precision;
+    bool fusion;
+};
+
 /** What --profile asks for. */
 struct rps_profile_settings {
     const char *folder; /* NULL: nothing; borrowed */
@@ -66,7 +84,10 @@ struct rps_settings {
     uint64_t restore_step;  /* 0: the newest */
     uint64_t restart_count; /* of this process, by who starts it again */
     struct rps_warm_settings warm;
+    struct rps_device_settings device;
     struct rps_profile_settings profile;
+    const char *admin;           /* --admin; NULL: none; borrowed */
+    const char *admin_port_file; /* NULL: none; borrowed */
     bool evaluate;
     bool has_test; /* there are rows to evaluate */
 };
@@ -85,6 +106,10 @@ rps_status rps_settings_read_model(
 
 /** Where dense variables live, once the mode and the task are read. */
 rps_status rps_settings_read_dense(
+        struct rps_settings *settings, struct rps_error *error);
+
+/** What computes the model, once the task is read. */
+rps_status rps_settings_read_device(
         struct rps_settings *settings, struct rps_error *error);
 
 /** --warm-start and what goes with it, once the task is read. */

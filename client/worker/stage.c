@@ -4,20 +4,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-rps_status
-rps_stage_init(struct rps_stage *stage, struct rps_model *model,
+static rps_status
+predict(void *context, const struct rps_model_input *tile, float *probabilities,
         struct rps_error *error)
 {
+    rps_model_run(context, tile, probabilities, NULL);
+    return RPS_OK;
+}
+
+rps_status
+rps_stage_init(struct rps_stage *stage, struct rps_model *model,
+        const struct rps_stage_engine *engine, struct rps_error *error)
+{
+    const struct rps_stage_engine plain = {
+            .tile = RPS_MODEL_TILE, .predict = predict, .context = model};
+
     memset(stage, 0, sizeof(*stage));
     stage->model = model;
+    stage->engine = engine != NULL ? *engine : plain;
     stage->dense = calloc(
-            (size_t)RPS_MODEL_TILE * (model->shape.dense + 1), sizeof(float));
+            stage->engine.tile * (model->shape.dense + 1), sizeof(float));
     if (stage->dense == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "no memory for prediction");
     }
     for (uint32_t t = 0; t < model->table_count; t++) {
         stage->pooled[t] = calloc(
-                RPS_MODEL_TILE * rps_model_pooled_floats(&model->tables[t]),
+                stage->engine.tile * rps_model_pooled_floats(&model->tables[t]),
                 sizeof(float));
         if (stage->pooled[t] == NULL) {
             return rps_fail(error, RPS_E_NOMEM, "no memory for prediction");
@@ -63,25 +75,24 @@ reserve(struct rps_stage *stage, size_t rows, struct rps_error *error)
     return RPS_OK;
 }
 
-void
-rps_stage_flush(struct rps_stage *stage)
+rps_status
+rps_stage_flush(struct rps_stage *stage, struct rps_error *error)
 {
+    const size_t first = stage->count - stage->fill;
     struct rps_model_input tile = {
             .rows = stage->fill,
             .dense = stage->dense,
     };
 
     if (stage->fill == 0) {
-        return;
+        return RPS_OK;
     }
     for (uint32_t t = 0; t < stage->model->table_count; t++) {
         tile.pooled[t] = stage->pooled[t];
     }
-    rps_model_run(stage->model, &tile,
-            stage->probabilities +
-                    (stage->count - stage->fill) * stage->model->labels,
-            NULL);
     stage->fill = 0;
+    return stage->engine.predict(stage->engine.context, &tile,
+            stage->probabilities + first * stage->model->labels, error);
 }
 
 static void
@@ -118,11 +129,11 @@ rps_stage_add(struct rps_stage *stage, const struct rps_model_input *input,
     if (status != RPS_OK) {
         return status;
     }
-    for (size_t r = 0; r < input->rows; r++) {
+    for (size_t r = 0; status == RPS_OK && r < input->rows; r++) {
         add_row(stage, input, r);
-        if (stage->fill == RPS_MODEL_TILE) {
-            rps_stage_flush(stage);
+        if (stage->fill == stage->engine.tile) {
+            status = rps_stage_flush(stage, error);
         }
     }
-    return RPS_OK;
+    return status;
 }

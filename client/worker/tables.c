@@ -323,7 +323,7 @@ rps_tables_input(const struct rps_tables *tables, const struct rps_batch *batch,
     input->labels = batch->labels;
     for (uint32_t t = 0; status == RPS_OK && t < tables->model->table_count;
             t++) {
-        status = rps_bags_prepare(&bags[t], error);
+        status = rps_bags_prepare(&bags[t], true, error);
         if (status == RPS_OK) {
             input->pooled[t] = rps_bags_pool(&bags[t]);
             input->pooled_gradients[t] =
@@ -335,25 +335,27 @@ rps_tables_input(const struct rps_tables *tables, const struct rps_batch *batch,
 
 /* Fill one entry a table and a variable. Returns how many. */
 static size_t
-fill_pushes(struct rps_tables *tables, struct rps_bags *bags,
-        const struct rps_rates *rates, rps_push *pushes)
+fill_pushes(struct rps_tables *tables, const struct rps_tables_push *push,
+        rps_push *pushes)
 {
     const struct rps_model *model = tables->model;
 
     for (uint32_t t = 0; t < model->table_count; t++) {
+        struct rps_bags *bags = &push->bags[t];
+
         pushes[t] = (rps_push){
                 .table = tables->sparse[t],
-                .keys = bags[t].keys,
-                .key_count = bags[t].key_count,
-                .gradients = rps_bags_spread(&bags[t]),
-                .learning_rate = (float)rates->sparse[t],
+                .keys = bags->keys,
+                .key_count = bags->key_count,
+                .gradients = rps_bags_spread(bags, push->pooled_gradients[t]),
+                .learning_rate = (float)push->rates->sparse[t],
         };
     }
     if (tables->settings->in_group) {
         return model->table_count;
     }
-    rps_dense_pushes(
-            &tables->dense, pushes + model->table_count, (float)rates->dense);
+    rps_dense_pushes(&tables->dense, pushes + model->table_count,
+            (float)push->rates->dense);
     return model->table_count + model->variable_count;
 }
 
@@ -366,17 +368,17 @@ push_failed(struct rps_tables *tables, rps_status status, uint64_t step,
 }
 
 rps_status
-rps_tables_push(struct rps_tables *tables, struct rps_bags *bags, uint64_t step,
-        const struct rps_rates *rates, rps_ticket *ticket_out,
-        struct rps_error *error)
+rps_tables_push(struct rps_tables *tables, const struct rps_tables_push *push,
+        rps_ticket *ticket_out, struct rps_error *error)
 {
     rps_push pushes[ENTRIES_MAX];
-    rps_call call = {.step = step};
-    size_t count = rates != NULL ? fill_pushes(tables, bags, rates, pushes) : 0;
+    rps_call call = {.step = push->step};
+    size_t count = push->rates != NULL ? fill_pushes(tables, push, pushes) : 0;
     rps_status status =
             rps_push_start(tables->client, &call, pushes, count, ticket_out);
 
-    return status == RPS_OK ? RPS_OK : push_failed(tables, status, step, error);
+    return status == RPS_OK ? RPS_OK
+                            : push_failed(tables, status, push->step, error);
 }
 
 rps_status

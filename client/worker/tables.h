@@ -56,15 +56,25 @@ rps_status rps_tables_fetch(struct rps_tables *tables,
         const struct rps_batch *batch, struct rps_model_input *input,
         struct rps_error *error);
 
-/** A batch whose rows are in its bags, as the model takes it. NOMEM. */
+/** A batch whose rows are in its bags, pooled, as the model takes it; all
+ * but loss_scale. NOMEM. */
 rps_status rps_tables_input(const struct rps_tables *tables,
         const struct rps_batch *batch, struct rps_bags *bags, bool training,
         struct rps_model_input *input, struct rps_error *error);
 
-/** Begin the push of what the model wrote as step `step`; rates NULL: push
- * nothing, which every step of a replica needs at least. */
-rps_status rps_tables_push(struct rps_tables *tables, struct rps_bags *bags,
-        uint64_t step, const struct rps_rates *rates, rps_ticket *ticket_out,
+/** What is pushed: the gradients that a model wrote for a batch. */
+struct rps_tables_push {
+    uint64_t step;
+    struct rps_bags *bags; /* [tables], prepared */
+    /* [bag_count][dim] of each table; changed */
+    float *const *pooled_gradients;
+    const struct rps_rates *rates; /* NULL: push nothing, which every step of
+                                    * a replica needs at least */
+};
+
+/** Begin a push. */
+rps_status rps_tables_push(struct rps_tables *tables,
+        const struct rps_tables_push *push, rps_ticket *ticket_out,
         struct rps_error *error);
 
 /** Every server has it. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The training of one replica: join, then lookup, compute, push and step
- * end, until the data or the steps are over; the chief also begins the job,
- * saves, evaluates and ends it.
+ * The training of one replica: join, then step after step (step.c), until the
+ * data or the steps are over; the chief also begins the job, saves, evaluates
+ * and ends it.
  */
+#include "client/worker/device.h"
 #include "client/worker/loop.h"
 #include "client/worker/profiling.h"
 
@@ -53,7 +54,7 @@ open_stages(struct rps_loop *loop)
     struct rps_run *run = loop->run;
     const struct rps_settings *settings = run->settings;
     const struct rps_options *given = settings->options;
-    const struct rps_reader_options options = {
+    struct rps_reader_options options = {
             .model = run->model,
             .work = run->tables.work,
             .batches =
@@ -73,11 +74,20 @@ open_stages(struct rps_loop *loop)
             .epoch_batches = loop->batches,
             .done = loop->step,
             .last_step = loop->last_step,
+            .slots = run->device != NULL,
     };
-    rps_status status =
-            rps_reader_create(&loop->reader, run->data, &options, &run->error);
+    rps_status status = RPS_OK;
 
-    run->data_failed = status != RPS_OK;
+    if (run->device != NULL && loop->step < loop->last_step) {
+        status = rps_device_ahead(run->device, loop->last_step - loop->step,
+                &options.ahead, &run->error);
+        options.ahead += 2; /* one in hand, one that is packed */
+    }
+    if (status == RPS_OK) {
+        status = rps_reader_create(
+                &loop->reader, run->data, &options, &run->error);
+        run->data_failed = status != RPS_OK;
+    }
     loop->spent.depth = options.depth;
     loop->spent.moved = moved_bytes;
     loop->spent.moved_context = run->client;
@@ -95,6 +105,9 @@ open_stages(struct rps_loop *loop)
 static void
 close_stages(struct rps_loop *loop)
 {
+    if (loop->run->device != NULL) {
+        rps_device_pause(loop->run->device);
+    }
     if (loop->reader != NULL) {
         rps_fetch_cancel(&loop->fetch);
         loop->spent.reader = rps_reader_times(loop->reader);
@@ -104,323 +117,23 @@ close_stages(struct rps_loop *loop)
 }
 
 static rps_status
-next_turn(struct rps_loop *loop, struct rps_turn **turn_out)
-{
-    struct rps_run *run = loop->run;
-    rps_status status;
-
-    rps_spent_on(&loop->spent, RPS_SPENT_READ);
-    status = rps_reader_take(loop->reader, turn_out, &run->error);
-    run->data_failed = status != RPS_OK;
-    loop->position.epoch = (*turn_out)->epoch;
-    loop->position.batch = (*turn_out)->next_batch;
-    return status;
-}
-
-/*
- * The rows that a replica's gradient is the mean over: of the step's whole
- * batch where contributions are summed; of its own batch where the servers
- * take the mean, and in async, where each push is a step of its own.
- */
-static double
-loss_scale(const struct rps_run *run)
-{
-    const bool whole = run->terms.mode == RPS_MODE_SYNC &&
-                       run->terms.combine == RPS_COMBINE_SUM;
-
-    return 1.0 / (double)(whole ? rps_global_batch(run->settings)
-                                : run->settings->options->batch_size);
-}
-
-/* Once, until it is finite again. */
-static void
-say_if_broken(struct rps_loop *loop, double loss)
-{
-    if (!isfinite(loss) && !loop->broken) {
-        rps_run_say(loop->run,
-                "loss of step %" PRIu64 " is not finite: the learning rates "
-                "or the start values may be too large; rows whose gradient "
-                "is not finite do not change",
-                loop->step + 1);
-    }
-    loop->broken = !isfinite(loss);
-}
-
-/* After each halving, and once where the factor stays. */
-static void
-say_if_skipped(struct rps_loop *loop, double factor, bool before)
-{
-    const double next = rps_loss_scale_factor(&loop->scale);
-    const bool halved = next < factor;
-
-    if (loop->skipped && (halved || !before)) {
-        rps_run_say(loop->run,
-                "step %" PRIu64 ": a gradient is not finite at loss scale "
-                "%.17g; nothing is pushed, %s %.17g",
-                loop->step + 1, factor,
-                halved ? "the loss scale is now" : "it stays", next);
-    }
-}
-
-/* Loss and gradients, as without a loss scale. False: an overflow. */
-static bool
-run_model(struct rps_loop *loop, struct rps_model_input *input, double *loss)
-{
-    struct rps_run *run = loop->run;
-    const double factor = rps_loss_scale_factor(&loop->scale);
-    const bool before = loop->skipped;
-
-    input->loss_scale = loss_scale(run) * factor;
-    rps_model_run(run->model, input, NULL, loss);
-    *loss /= factor;
-    say_if_broken(loop, *loss);
-    if (!rps_loss_scale_is_on(&loop->scale)) {
-        return true;
-    }
-    loop->skipped = !rps_loss_scale_remove(&loop->scale, run->model, input);
-    rps_loss_scale_step(&loop->scale, !loop->skipped);
-    say_if_skipped(loop, factor, before);
-    return !loop->skipped;
-}
-
-/* What the model wrote goes to every server; rates NULL: nothing does. */
-static rps_status
-push(struct rps_loop *loop, struct rps_turn *turn,
-        const struct rps_rates *rates)
-{
-    struct rps_run *run = loop->run;
-    rps_ticket ticket;
-    rps_status status;
-
-    rps_spent_on(&loop->spent, RPS_SPENT_PUSH);
-    status = rps_tables_push(
-            &run->tables, turn->bags, turn->step, rates, &ticket, &run->error);
-    if (status == RPS_OK) {
-        rps_spent_on(&loop->spent, RPS_SPENT_PUSH_WAIT);
-        status = rps_tables_push_wait(
-                &run->tables, turn->step, ticket, &run->error);
-    }
-    return status;
-}
-
-/* Gradients, and a flag a row, that a rank has in the group's sum. */
-static uint64_t
-reduced_bytes(const struct rps_model *model)
-{
-    uint64_t rows = 0;
-
-    for (uint32_t v = 0; v < model->variable_count; v++) {
-        rows += model->variables[v].rows;
-    }
-    return rows * (RPS_DENSE_ROW_FLOATS + 1) * sizeof(float);
-}
-
-/* Read, fetch, compute, push. *loss_out is this replica's part. */
-static rps_status
-compute(struct rps_loop *loop, const struct rps_rates *rates, double *loss_out)
-{
-    struct rps_model_input input;
-    struct rps_turn *turn;
-    bool finite;
-    rps_status status = next_turn(loop, &turn);
-
-    if (status == RPS_OK) {
-        status = rps_fetch(&loop->fetch, turn, &input, &loop->run->error);
-    }
-    if (status != RPS_OK) {
-        return status;
-    }
-    rps_spent_on(&loop->spent, RPS_SPENT_COMPUTE);
-    finite = run_model(loop, &input, loss_out);
-    if (loop->run->group != NULL) {
-        rps_spent_on(&loop->spent, RPS_SPENT_ALLREDUCE);
-        loop->spent.reduced = reduced_bytes(loop->run->model);
-        status = rps_group_step(loop->run->group, turn->step, rates->dense,
-                !finite, &loop->run->error);
-    }
-    return status == RPS_OK ? push(loop, turn, finite ? rates : NULL) : status;
-}
-
-/* What this replica asks for at the end of the step in hand. */
-static uint32_t
-wishes_of(struct rps_loop *loop, uint64_t step)
-{
-    const struct rps_run *run = loop->run;
-    const struct rps_settings *settings = run->settings;
-    const uint64_t every = settings->options->save_steps;
-    const bool alone = settings->replicas == 1;
-    uint32_t wishes = 0;
-
-    if (rps_stop_signal() != 0) {
-        /* a group's ranks end at one step, whoever was told */
-        if ((!settings->is_chief && run->group == NULL) || alone) {
-            loop->last_step = step;
-        } else if (step < loop->last_step) {
-            wishes |= RPS_WISH_STOP;
-        }
-    }
-    if (step >= loop->last_step) {
-        return RPS_WISH_LEAVE;
-    }
-    if (settings->is_chief &&
-            ((every > 0 && step % every == 0) || loop->save_due)) {
-        wishes |= RPS_WISH_SAVE;
-        loop->save_due = false;
-    }
-    return wishes;
-}
-
-/* What the decision asks of this replica. */
-static rps_status
-obey(struct rps_loop *loop, const rps_decision *decision)
-{
-    struct rps_run *run = loop->run;
-    const struct rps_settings *settings = run->settings;
-
-    if ((decision->wishes & RPS_WISH_STOP) != 0 &&
-            loop->step < loop->last_step) {
-        /* one more step: `leave` goes with the end of a step */
-        loop->last_step = loop->step + 1;
-    }
-    if (!settings->is_chief || !run->can_save || loop->left) {
-        return RPS_OK; /* the last save is finish()'s */
-    }
-    if ((decision->wishes & RPS_WISH_SAVE) != 0) {
-        loop->save_at = decision->save_step > loop->step ? decision->save_step
-                                                         : loop->step;
-    }
-    if (loop->save_at != 0 && loop->step >= loop->save_at) {
-        loop->save_at = 0;
-        return rps_loop_save(loop);
-    }
-    return rps_loop_save_poll(loop);
-}
-
-/* Of the client, so far. */
-static uint64_t
-round_trips(const struct rps_run *run)
-{
-    rps_traffic traffic;
-
-    rps_client_traffic(run->client, &traffic);
-    return traffic.round_trips;
-}
-
-/* factor: the loss scale that the step had; 0: none. */
-static rps_status
-report_step(struct rps_loop *loop, double own_loss, double factor,
-        const struct rps_rates *rates, const rps_decision *decision)
-{
-    struct rps_run *run = loop->run;
-    const struct rps_settings *settings = run->settings;
-    const bool sync = run->terms.mode == RPS_MODE_SYNC;
-    const struct rps_model *model = run->model;
-    struct rps_report_rate tables[RPS_MODEL_TABLES_MAX];
-    struct rps_report_step step = {
-            .step = loop->step,
-            .epoch = run->epoch,
-            .loss = sync ? decision->loss : own_loss,
-            .samples = rps_global_batch(settings),
-            .sparse_lr = rates->sparse[0],
-            .dense_lr = rates->dense,
-            .rates = tables,
-            .rate_count = model->table_count > 1 ? model->table_count : 0,
-            .loss_scale = factor,
-            .skipped = loop->skipped,
-            .skipped_steps = loop->scale.skipped,
-            .round_trips = loop->trips_of_step,
-            .counted = sync && settings->replicas > 1 ? decision->counted : 0,
-    };
-
-    for (uint32_t t = 0; t < model->table_count; t++) {
-        tables[t].table = model->tables[t].name;
-        tables[t].rate = rates->sparse[t];
-    }
-
-    loop->loss = step.loss;
-    return rps_report_step(run->report, &step, &run->error);
-}
-
-/* A step that went without this replica (backup workers): its push is
- * dropped, and so are its rows of the steps up to the newest. */
-static rps_status
-catch_up(struct rps_loop *loop, uint64_t step, const rps_decision *decision)
-{
-    const uint64_t newest =
-            decision->step < loop->last_step ? decision->step : loop->last_step;
-    rps_status status = RPS_OK;
-    struct rps_turn *turn;
-
-    if (decision->included || loop->left) {
-        return RPS_OK;
-    }
-    /* the one that it ended too late, and those up to the newest */
-    loop->uncounted += 1 + newest - step;
-    for (; status == RPS_OK && step < newest; step++) {
-        status = next_turn(loop, &turn);
-        rps_fetch_drop(&loop->fetch, turn);
-    }
-    return status;
-}
-
-/* Who left, or was given up. */
-static void
-say_if_gone(struct rps_loop *loop, const rps_decision *decision)
-{
-    if (decision->gone > 0) {
-        rps_run_say(loop->run,
-                "step %" PRIu64 " goes on without rank %" PRIu32
-                "%s, which left or is lost: it counts %" PRIu32 " of %" PRIu32
-                " replicas",
-                decision->step, decision->gone_rank,
-                decision->gone > 1 ? " and others" : "", decision->counted,
-                loop->run->settings->replicas);
-    }
-}
-
-static rps_status
 one_step(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
-    const uint64_t step = loop->step + 1;
-    const uint64_t before = round_trips(run);
-    rps_decision decision = {0};
-    double loss = NAN;
-    uint32_t wishes;
-    const struct rps_rates rates =
-            rps_settings_rates(run->settings, loop->step);
-    const double factor = rps_loss_scale_is_on(&loop->scale)
-                                  ? rps_loss_scale_factor(&loop->scale)
-                                  : 0.0;
-    rps_status status;
+    struct rps_loop_step step;
+    rps_status status = rps_loop_before(loop, &step);
 
-    rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
-    rps_profiling_step(step);
-    status = compute(loop, &rates, &loss);
+    if (status == RPS_OK) {
+        status = rps_tables_input(&run->tables, &step.turn->batch,
+                step.turn->bags, true, &step.input, &run->error);
+    }
     if (status != RPS_OK) {
         return status;
     }
-    wishes = wishes_of(loop, step);
-    rps_spent_on(&loop->spent, RPS_SPENT_STEP_END);
-    status = rps_step_end(run->client, step, loss, wishes, &decision);
-    rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
-    if (status != RPS_OK) {
-        return rps_run_client_failed(run, status, "end of the step");
-    }
-    /* leaving last, the chief learns the others' last step */
-    loop->step = decision.step > step ? decision.step : step;
-    loop->ways_back = 0;
-    loop->left = (wishes & RPS_WISH_LEAVE) != 0;
-    loop->trips_of_step = round_trips(run) - before;
-    loop->spent.round_trips += loop->trips_of_step;
-    loop->spent.steps++;
-    say_if_gone(loop, &decision);
-    status = catch_up(loop, step, &decision);
-    if (status != RPS_OK) {
-        return status;
-    }
-    status = report_step(loop, loss, factor, &rates, &decision);
-    return status == RPS_OK ? obey(loop, &decision) : status;
+    step.input.loss_scale = step.loss_scale;
+    rps_spent_on(&loop->spent, RPS_SPENT_COMPUTE);
+    rps_model_run(run->model, &step.input, NULL, &step.loss);
+    return rps_loop_after(loop, &step);
 }
 
 /* Leave with the end of a step that had no push of this replica. */
@@ -481,8 +194,13 @@ train(struct rps_loop *loop)
     while (status == RPS_OK && !loop->left) {
         /* the steps of the others may pass this replica's last one while it
          * computes: it ends that one again then */
-        status = loop->step < loop->last_step ? one_step(loop)
-                                              : leave_at(loop, loop->step);
+        if (loop->step >= loop->last_step) {
+            status = leave_at(loop, loop->step);
+        } else {
+            status = loop->run->device != NULL
+                             ? rps_device_steps(loop->run->device, loop)
+                             : one_step(loop);
+        }
     }
     rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
     rps_profiling_step(0);
@@ -589,6 +307,9 @@ finish(struct rps_loop *loop)
     }
     if (status == RPS_OK) {
         rps_run_say_skipped(run);
+        if (run->device != NULL) {
+            end.npu = rps_device_tell(run->device);
+        }
         status = rps_report_done(run->report, &end, &run->error);
     }
     if (status == RPS_OK) {

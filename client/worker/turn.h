@@ -8,6 +8,7 @@
 #define RPS_WORKER_TURN_H
 
 #include "client/worker/late.h"
+#include "client/worker/slots.h"
 
 #include <recps/client.h>
 
@@ -21,6 +22,7 @@ struct rps_turn {
     struct rps_bags bags[RPS_MODEL_TABLES_MAX];
     bool split; /* `late` says what may be fetched early */
     struct rps_late late[RPS_MODEL_TABLES_MAX];
+    struct rps_slots slots[RPS_MODEL_TABLES_MAX]; /* if they are asked for */
     rps_ticket ahead; /* of the early keys' lookup; id 0: none */
 };
 

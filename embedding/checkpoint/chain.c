@@ -242,6 +242,7 @@ read_link_parts(struct rps_ckpt_link *link, uint32_t part, uint32_t parts,
         struct rps_error *error)
 {
     const uint32_t n = link->manifest.part_count;
+    rps_status first = RPS_OK;
 
     assert(link->parts == NULL);
     link->all_parts = true;
@@ -250,16 +251,20 @@ read_link_parts(struct rps_ckpt_link *link, uint32_t part, uint32_t parts,
         return rps_fail(error, RPS_E_NOMEM, "%s: no memory", link->folder.path);
     }
     for (uint32_t i = 0; i < n; i++) {
-        rps_status status = rps_ckpt_part_read(
-                &link->parts[i], &link->folder, &link->manifest, i, error);
+        struct rps_error why = {.text = ""};
+        const rps_status status = rps_ckpt_part_read(
+                &link->parts[i], &link->folder, &link->manifest, i, &why);
 
         if (status == RPS_E_NOT_FOUND && n == parts && i != part) {
             link->all_parts = false;
-            continue;
+        } else if (status != RPS_OK && first != RPS_OK) {
+            rps_ckpt_name_another(error, i, n);
+        } else if (status != RPS_OK) {
+            first = rps_fail(error, status, "%s", why.text);
         }
-        if (status != RPS_OK) {
-            return status;
-        }
+    }
+    if (first != RPS_OK) {
+        return first;
     }
     return link->all_parts ? rps_ckpt_parts_check(&link->manifest, link->parts,
                                      &link->folder, error)

@@ -16,6 +16,7 @@
 #include "embedding/cut.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct rps_checkpoint_id {
@@ -24,6 +25,7 @@ struct rps_checkpoint_id {
     uint32_t epoch;
     uint32_t part; /* this PS */
     uint32_t parts;
+    const atomic_bool *unwanted; /* true: a PREPARE ends soon; NULL: never */
 };
 
 /** A verdict kept for one lane: saved, so that repeats stay repeats. */

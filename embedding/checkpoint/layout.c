@@ -93,6 +93,18 @@ rps_ckpt_part_name(uint32_t part, uint32_t parts)
     return rps_format("part-%" PRIu32 "-of-%" PRIu32 ".json", part, parts);
 }
 
+void
+rps_ckpt_name_another(struct rps_error *error, uint32_t part, uint32_t parts)
+{
+    const size_t used = error == NULL ? 0 : strlen(error->text);
+
+    if (error != NULL) {
+        (void)snprintf(error->text + used, sizeof(error->text) - used,
+                "; part-%" PRIu32 "-of-%" PRIu32 ".json cannot be read either",
+                part, parts);
+    }
+}
+
 char *
 rps_ckpt_lanes_name(uint32_t part, uint32_t parts)
 {

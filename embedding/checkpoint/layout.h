@@ -53,6 +53,9 @@ size_t rps_ckpt_column_bytes(const struct rps_ckpt_column *column);
 char *rps_ckpt_tmp_path(const char *dir, uint64_t step, uint32_t epoch);
 char *rps_ckpt_old_path(const char *dir, uint64_t step, uint32_t epoch);
 char *rps_ckpt_part_name(uint32_t part, uint32_t parts);
+/** Behind what is said of the first part that cannot be read: each is named. */
+void rps_ckpt_name_another(
+        struct rps_error *error, uint32_t part, uint32_t parts);
 char *rps_ckpt_lanes_name(uint32_t part, uint32_t parts);
 char *rps_ckpt_column_name(const char *table, uint32_t part, uint32_t parts,
         const struct rps_ckpt_column *column);

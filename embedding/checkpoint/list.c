@@ -58,15 +58,22 @@ static rps_status
 parts_are_there(const struct rps_ckpt_folder *folder, uint32_t part_count,
         uint32_t part, uint32_t parts, struct rps_error *error)
 {
-    rps_status status = RPS_OK;
+    rps_status first = RPS_OK;
 
     if (part_count == parts) {
         return part_is_there(folder, part, part_count, error);
     }
-    for (uint32_t i = 0; i < part_count && status == RPS_OK; i++) {
-        status = part_is_there(folder, i, part_count, error);
+    for (uint32_t i = 0; i < part_count; i++) {
+        struct rps_error why = {.text = ""};
+        const rps_status status = part_is_there(folder, i, part_count, &why);
+
+        if (status != RPS_OK && first != RPS_OK) {
+            rps_ckpt_name_another(error, i, part_count);
+        } else if (status != RPS_OK) {
+            first = rps_fail(error, status, "%s", why.text);
+        }
     }
-    return status;
+    return first;
 }
 
 rps_status

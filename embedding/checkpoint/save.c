@@ -83,11 +83,31 @@ add_cell(struct table_save *s, uint32_t i, const struct rps_row_view *row)
             rps_ckpt_column_bytes(column), s->save->error);
 }
 
+/* A large table takes minutes, in which somebody may wait for the end. */
+static rps_status
+check_wanted(const struct rps_ckpt_save *save)
+{
+    const atomic_bool *unwanted = save->id->unwanted;
+
+    /* relaxed: no other memory goes with it, and a row later will do */
+    return unwanted == NULL ||
+                           !atomic_load_explicit(unwanted, memory_order_relaxed)
+                   ? RPS_OK
+                   : rps_fail(save->error, RPS_E_CANCELED,
+                             "%s: nobody wants it any more: the job begins "
+                             "again",
+                             save->folder);
+}
+
 static rps_status
 save_row(void *context, const struct rps_row_view *row)
 {
     struct table_save *s = context;
-    rps_status status = check_row(s, row);
+    rps_status status = check_wanted(s->save);
+
+    if (status == RPS_OK) {
+        status = check_row(s, row);
+    }
 
     for (uint32_t i = 0; i < s->count && status == RPS_OK; i++) {
         status = add_cell(s, i, row);

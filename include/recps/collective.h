@@ -70,7 +70,7 @@ typedef struct rps_tensor {
 RPS_API void rps_collective_options_init(rps_collective_options *options);
 
 /**
- * Join the group (MPI_Init_thread, MPI_THREAD_FUNNELED). Once a process: MPI
+ * Join the group (MPI_Init_thread, MPI_THREAD_SERIALIZED). Once a process: MPI
  * does not start twice.
  *
  * All ranks give the same options. Sets variables of Open MPI's in this
@@ -80,11 +80,11 @@ RPS_API void rps_collective_options_init(rps_collective_options *options);
  * Owns:    copies *options; *collective_out is released by
  *          rps_collective_shutdown(). On error it is NULL and
  *          rps_collective_error(NULL) says why.
- * Threads: the one that makes all further calls; no other may read the
- *          environment meanwhile.
+ * Threads: the one that ends it. Others may make the calls in between, one at
+ *          a time; no other may read the environment meanwhile.
  * Errors:  RPS_E_INVAL (options; MPI was started before), RPS_E_MISMATCH
  *          (order_count is not the number of ranks), RPS_E_UNSUPPORTED (this
- *          MPI has no FUNNELED threads, or no ring), the usual.
+ *          MPI has no SERIALIZED threads, or no ring), the usual.
  */
 RPS_API RPS_NODISCARD rps_status rps_collective_initialize(
         rps_collective **collective_out, const rps_collective_options *options);

@@ -288,7 +288,8 @@ RPS_API void rps_npu_event_destroy(rps_npu_event *event);
 
 /**
  * Put the mark behind all that the stream has to do. An event that is recorded
- * again forgets its former mark.
+ * again forgets its former mark. In a capture it is a mark of the step, for
+ * the step's streams; outside it is none.
  *
  * Threads: one at a time a stream.
  * Errors:  the usual.
@@ -441,7 +442,8 @@ RPS_API char *rps_npu_pool_snapshot(rps_npu *npu);
  * What is given to `stream` from now on is not done but noted, until _end. A
  * stream that waits for an event that was recorded in the capture is part of
  * it, and must be waited for by `stream` before _end. Memory from the pool
- * meanwhile is the step's: it returns with the step.
+ * meanwhile is the step's: it returns with the step. Streams of the capture
+ * outlive the step's launches.
  *
  * Threads: one at a time a stream.
  * Errors:  the usual; INVAL (it captures already).
@@ -613,7 +615,9 @@ RPS_API void rps_npu_queue_restart(rps_npu_queue *queue);
  *
  * Shapes:  to[parts], device memory.
  * Threads: one at a time a stream.
- * Errors:  the usual.
+ * Errors:  the usual; INVAL: no set is left (rps_npu_queue_expect). Outside of
+ *          steps, a stream that comes to it and finds that no set will come
+ *          fails with RPS_E_NOT_FOUND.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_queue_take(
         rps_npu_stream *stream, rps_npu_queue *queue, void *const *to);

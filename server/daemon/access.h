@@ -6,10 +6,10 @@
 #ifndef RPS_SERVER_DAEMON_ACCESS_H
 #define RPS_SERVER_DAEMON_ACCESS_H
 
+#include "admin/address.h"
 #include "base/secret.h"
 #include "base/tls.h"
 #include "conf/options.h"
-#include "server/daemon/address.h"
 #include "server/service.h"
 
 #include <pthread.h>

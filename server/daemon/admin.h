@@ -15,12 +15,7 @@
 
 struct rps_admin;
 
-#define RPS_ADMIN_CONNECTIONS_MAX 64u /* more wait in the backlog */
-#define RPS_ADMIN_IDLE_S          5   /* of a connection, each direction */
-#define RPS_ADMIN_OLD_MS          50  /* may be cut for a new one */
-#define RPS_ADMIN_HEADER_BYTES    8192
-#define RPS_ADMIN_BODY_BYTES      1024
-#define RPS_ADMIN_TABLES_MS       200u /* wait for the tables' figures */
+#define RPS_ADMIN_TABLES_MS 200u /* wait for the tables' figures */
 
 /**
  * Bind `address` (host:port) and start the thread. *view outlives it.

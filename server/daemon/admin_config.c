@@ -44,8 +44,8 @@ describe_cluster(const rps_cluster *cluster)
 }
 
 void
-rps_admin_configz(const struct rps_admin_request *request,
-        struct rps_admin_answer *answer)
+rps_admin_configz(
+        const struct rps_admin_request *request, struct rps_http_answer *answer)
 {
     const struct rps_view *view = request->view;
     const bool bound = rps_view_stage(view) != RPS_STAGE_STARTING;

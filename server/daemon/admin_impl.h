@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the admin port's files: admin.c has the thread, HTTP and the table
- * of pages; each page is a function that fills an answer.
+ * Between the admin port's files: admin.c has the table of pages; each page is
+ * a function that fills an answer.
  */
 #ifndef RPS_SERVER_DAEMON_ADMIN_IMPL_H
 #define RPS_SERVER_DAEMON_ADMIN_IMPL_H
 
-#include "base/text.h"
+#include "admin/http.h"
 #include "server/daemon/admin.h"
 #include "server/figures.h"
 
@@ -20,17 +20,10 @@ struct rps_admin_request {
     bool local; /* asked from this host: may see keys */
 };
 
-struct rps_admin_answer {
-    int code;
-    const char *type;   /* Content-Type */
-    const char *policy; /* Content-Security-Policy */
-    struct rps_text body;
-};
-
 /** A page. The answer comes as 200, text/plain, empty, with a policy that
  * lets a browser do nothing with it. Admin thread. */
 typedef void rps_admin_page(const struct rps_admin_request *request,
-        struct rps_admin_answer *answer);
+        struct rps_http_answer *answer);
 
 /* admin_probes.c */
 rps_admin_page rps_admin_livez;

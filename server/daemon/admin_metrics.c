@@ -4,10 +4,10 @@
  * never a key, a user or a peer. The loops' counters are summed (loop_sums.h),
  * so that nobody else has to.
  */
+#include "admin/exposition.h"
+#include "admin/process_metrics.h"
 #include "base/clock.h"
-#include "base/process.h"
 #include "server/daemon/admin_impl.h"
-#include "server/daemon/exposition.h"
 #include "server/daemon/loop_sums.h"
 #include "server/daemon/version.h"
 
@@ -485,23 +485,7 @@ add_serving(struct rps_text *text, const struct rps_serving_figures *serving)
 static void
 add_process(struct rps_text *text, const struct rps_view *view)
 {
-    struct rps_process process;
-
-    rps_process_read(&process);
-    rps_family(text, "process_cpu_seconds_total", "counter",
-            "Time on a processor, user and system.");
-    rps_sample_real(text, "process_cpu_seconds_total", "", process.cpu_seconds);
-    rps_gauge(text, "process_start_time_seconds",
-            "Start of the process, Unix time.", process.start_unix_s);
-    rps_gauge(text, "process_resident_memory_bytes", "Memory in RAM.",
-            (double)process.resident_bytes);
-    rps_gauge(text, "process_virtual_memory_bytes", "Address space in use.",
-            (double)process.virtual_bytes);
-    rps_gauge(text, "process_open_fds", "Open files.",
-            (double)process.open_files);
-    rps_gauge(text, "process_max_fds", "Their limit; 0: none.",
-            (double)process.files_max);
-    rps_gauge(text, "process_threads", "Threads.", (double)process.threads);
+    rps_process_metrics_add(text);
     rps_gauge(text, "recps_cgroup_memory_limit_bytes",
             "Limit of the control group; 0: none.", (double)view->memory_max);
 }
@@ -517,8 +501,8 @@ add_identity(struct rps_text *text, const struct rps_view *view)
 }
 
 void
-rps_admin_metrics(const struct rps_admin_request *request,
-        struct rps_admin_answer *answer)
+rps_admin_metrics(
+        const struct rps_admin_request *request, struct rps_http_answer *answer)
 {
     struct rps_text *text = &answer->body;
 

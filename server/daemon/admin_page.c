@@ -15,8 +15,8 @@
 #define HOT_KEYS_SHOWN 12u
 
 void
-rps_admin_page_for_people(const struct rps_admin_request *request,
-        struct rps_admin_answer *answer)
+rps_admin_page_for_people(
+        const struct rps_admin_request *request, struct rps_http_answer *answer)
 {
     (void)request;
     answer->type = "text/html; charset=utf-8";
@@ -25,7 +25,7 @@ rps_admin_page_for_people(const struct rps_admin_request *request,
 }
 
 static void
-refuse(struct rps_admin_answer *answer, int code, const char *words)
+refuse(struct rps_http_answer *answer, int code, const char *words)
 {
     answer->type = "text/plain; charset=utf-8";
     answer->code = code;
@@ -34,7 +34,7 @@ refuse(struct rps_admin_answer *answer, int code, const char *words)
 
 static void
 answer_hot(const struct rps_admin_request *request, const char *table,
-        struct rps_admin_answer *answer)
+        struct rps_http_answer *answer)
 {
     char *text;
 
@@ -61,8 +61,8 @@ answer_hot(const struct rps_admin_request *request, const char *table,
 /* Keys may be people: beyond this host they are nobody's business, and the
  * port cannot ask who it is. */
 void
-rps_admin_hotz(const struct rps_admin_request *request,
-        struct rps_admin_answer *answer)
+rps_admin_hotz(
+        const struct rps_admin_request *request, struct rps_http_answer *answer)
 {
     struct evkeyvalq query = {0};
     const char *table = NULL;

@@ -170,7 +170,7 @@ rps_is_ready(const struct rps_view *view, struct rps_error *why)
 }
 
 static void
-answer(const struct rps_admin_request *request, struct rps_admin_answer *answer,
+answer(const struct rps_admin_request *request, struct rps_http_answer *answer,
         void (*ask)(const struct rps_view *view, struct checks *checks),
         int failed_code)
 {
@@ -188,21 +188,21 @@ answer(const struct rps_admin_request *request, struct rps_admin_answer *answer,
 
 void
 rps_admin_livez(
-        const struct rps_admin_request *request, struct rps_admin_answer *out)
+        const struct rps_admin_request *request, struct rps_http_answer *out)
 {
     answer(request, out, check_live, 500);
 }
 
 void
 rps_admin_readyz(
-        const struct rps_admin_request *request, struct rps_admin_answer *out)
+        const struct rps_admin_request *request, struct rps_http_answer *out)
 {
     answer(request, out, check_ready, 503);
 }
 
 void
 rps_admin_startupz(
-        const struct rps_admin_request *request, struct rps_admin_answer *out)
+        const struct rps_admin_request *request, struct rps_http_answer *out)
 {
     answer(request, out, check_started, 503);
 }

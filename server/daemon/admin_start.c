@@ -5,10 +5,10 @@
  * must be free, after a while at the latest; the default gives way to whoever
  * has it, and is tried again: the other may be this server's predecessor.
  */
+#include "admin/port_file.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/daemon/daemon_impl.h"
-#include "server/daemon/port_file.h"
 #include "server/daemon/signals.h"
 
 #include <netinet/in.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/daemon/daemon.h"
 
+#include "admin/port_file.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -8,7 +9,6 @@
 #include "server/daemon/notify.h"
 #include "server/daemon/pages.h"
 #include "server/daemon/peer_log.h"
-#include "server/daemon/port_file.h"
 #include "server/daemon/signals.h"
 #include "server/daemon/stat_times.h"
 

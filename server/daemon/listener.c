@@ -17,7 +17,6 @@
 #define BACKLOG         1024
 #define TURN_ACCEPT_MAX 64  /* accepts a turn, so that signals get theirs */
 #define PAUSE_MS        100 /* after "too many open files" */
-#define ANY_PORT_TRIES  16  /* port 0: another family may have that port */
 
 #define KEEPALIVE_IDLE_S     60
 #define KEEPALIVE_INTERVAL_S 15
@@ -25,64 +24,14 @@
 #define USER_TIMEOUT_MS      120000 /* what is sent, and not acknowledged */
 
 struct rps_listener {
-    int fds[RPS_LISTEN_MAX];
+    struct rps_sockets sockets;
     struct event *events[RPS_LISTEN_MAX + 1]; /* the last: the Unix socket's */
-    uint32_t count;
-    struct rps_unix_listener near; /* fd -1: none */
-    uint16_t port;
-    char text[RPS_ADDRESS_TEXT_BYTES];
-    struct event *resume; /* ends a pause */
+    struct rps_unix_listener near;            /* fd -1: none */
+    struct event *resume;                     /* ends a pause */
     struct rps_loop **loops;
     uint32_t loop_count;
     uint32_t next; /* whose turn it is */
 };
-
-static rps_status
-bind_failure(const struct sockaddr_storage *address, socklen_t length, int code,
-        struct rps_error *error)
-{
-    char text[RPS_ADDRESS_TEXT_BYTES];
-
-    rps_address_text((const struct sockaddr *)address, length, text);
-    return rps_fail(error, code == EADDRINUSE ? RPS_E_RETRY_LATER : RPS_E_INVAL,
-            "cannot listen on %s: %s", text, strerror(code));
-}
-
-/* Binds one socket; *fd_out is -1 where an optional family is missing. */
-static rps_status
-open_one(const struct rps_listen_address *where, uint16_t port, int *fd_out,
-        struct rps_error *error)
-{
-    struct sockaddr_storage storage = where->storage;
-    int one = 1;
-    int code;
-    int fd;
-
-    *fd_out = -1;
-    rps_address_set_port(&storage, port);
-    fd = socket(
-            storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        code = errno;
-        return where->optional
-                       ? RPS_OK
-                       : bind_failure(&storage, where->length, code, error);
-    }
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (storage.ss_family == AF_INET6) {
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
-    }
-    if (bind(fd, (const struct sockaddr *)&storage, where->length) == 0) {
-        *fd_out = fd;
-        return RPS_OK;
-    }
-    code = errno;
-    close(fd);
-    if (where->optional && (code == EADDRNOTAVAIL || code == EAFNOSUPPORT)) {
-        return RPS_OK;
-    }
-    return bind_failure(&storage, where->length, code, error);
-}
 
 static void
 close_all(struct rps_listener *listener)
@@ -93,44 +42,8 @@ close_all(struct rps_listener *listener)
         }
         listener->events[i] = NULL;
     }
-    for (uint32_t i = 0; i < listener->count; i++) {
-        close(listener->fds[i]);
-    }
-    listener->count = 0;
+    rps_sockets_close(&listener->sockets);
     rps_unix_listener_close(&listener->near);
-}
-
-/* The first socket settles the port, the others follow it. */
-static rps_status
-open_all(struct rps_listener *listener, const struct rps_listen_plan *plan,
-        struct rps_error *error)
-{
-    listener->port = plan->port;
-    for (uint32_t i = 0; i < plan->count; i++) {
-        struct sockaddr_storage bound;
-        socklen_t length = sizeof(bound);
-        int fd = -1;
-        rps_status status =
-                open_one(&plan->addresses[i], listener->port, &fd, error);
-
-        if (status != RPS_OK) {
-            close_all(listener);
-            return status;
-        }
-        if (fd < 0) {
-            continue;
-        }
-        listener->fds[listener->count++] = fd;
-        if (listener->count == 1 &&
-                getsockname(fd, (struct sockaddr *)&bound, &length) == 0) {
-            listener->port = rps_address_port(&bound);
-            rps_address_text((struct sockaddr *)&bound, length, listener->text);
-        }
-    }
-    if (listener->count == 0) {
-        return rps_fail(error, RPS_E_INVAL, "no address to listen on");
-    }
-    return RPS_OK;
 }
 
 /* Without it who is near comes by TCP: that is no reason not to serve, but
@@ -147,7 +60,7 @@ open_near(struct rps_listener *listener, const struct rps_unix_plan *plan,
         return RPS_OK;
     }
     status = rps_unix_listen(
-            &listener->near, plan, listener->port, BACKLOG, error);
+            &listener->near, plan, listener->sockets.port, BACKLOG, error);
     if (status == RPS_OK || asked) {
         return status;
     }
@@ -158,19 +71,6 @@ open_near(struct rps_listener *listener, const struct rps_unix_plan *plan,
     return RPS_OK;
 }
 
-static rps_status
-listen_all(struct rps_listener *listener, struct rps_error *error)
-{
-    for (uint32_t i = 0; i < listener->count; i++) {
-        if (listen(listener->fds[i], BACKLOG) != 0) {
-            return rps_fail(error,
-                    errno == EADDRINUSE ? RPS_E_RETRY_LATER : RPS_E_INVAL,
-                    "cannot listen on %s: %s", listener->text, strerror(errno));
-        }
-    }
-    return RPS_OK;
-}
-
 rps_status
 rps_listener_open(struct rps_listener **listener_out,
         const struct rps_listen_plan *plan,
@@ -178,7 +78,7 @@ rps_listener_open(struct rps_listener **listener_out,
 {
     struct rps_listener *listener = calloc(1, sizeof(*listener));
     rps_status status = RPS_E_RETRY_LATER;
-    int tries = plan->port == 0 ? ANY_PORT_TRIES : 1;
+    int tries = plan->port == 0 ? RPS_ANY_PORT_TRIES : 1;
 
     *listener_out = NULL;
     if (listener == NULL) {
@@ -186,12 +86,12 @@ rps_listener_open(struct rps_listener **listener_out,
     }
     listener->near.fd = -1;
     while (status == RPS_E_RETRY_LATER && tries-- > 0) {
-        status = open_all(listener, plan, error);
+        status = rps_sockets_bind(&listener->sockets, plan, error);
         if (status == RPS_OK) {
             status = open_near(listener, unix_plan, error);
         }
         if (status == RPS_OK) {
-            status = listen_all(listener, error);
+            status = rps_sockets_listen(&listener->sockets, BACKLOG, error);
         }
         if (status != RPS_OK) {
             close_all(listener);
@@ -208,13 +108,13 @@ rps_listener_open(struct rps_listener **listener_out,
 uint16_t
 rps_listener_port(const struct rps_listener *listener)
 {
-    return listener->port;
+    return listener->sockets.port;
 }
 
 const char *
 rps_listener_text(const struct rps_listener *listener)
 {
-    return listener->text;
+    return listener->sockets.text;
 }
 
 const char *
@@ -336,7 +236,7 @@ rps_listener_start(struct rps_listener *listener, struct event_base *base,
         return rps_fail(error, RPS_E_NOMEM, "no memory for the listener");
     }
     for (uint32_t i = 0; i <= RPS_LISTEN_MAX; i++) {
-        int fd = i < listener->count ? listener->fds[i] : -1;
+        int fd = i < listener->sockets.count ? listener->sockets.fds[i] : -1;
 
         fd = i == RPS_LISTEN_MAX ? listener->near.fd : fd;
         if (fd < 0) {
@@ -350,16 +250,6 @@ rps_listener_start(struct rps_listener *listener, struct event_base *base,
         }
     }
     return RPS_OK;
-}
-
-uint32_t
-rps_listener_release(struct rps_listener *listener, int fds[RPS_LISTEN_MAX])
-{
-    const uint32_t count = listener->count;
-
-    memcpy(fds, listener->fds, count * sizeof(fds[0]));
-    free(listener);
-    return count;
 }
 
 void

@@ -6,8 +6,8 @@
 #ifndef RPS_SERVER_DAEMON_LISTENER_H
 #define RPS_SERVER_DAEMON_LISTENER_H
 
+#include "admin/sockets.h"
 #include "base/error.h"
-#include "server/daemon/address.h"
 #include "server/daemon/loop.h"
 #include "server/daemon/unix_listener.h"
 
@@ -43,11 +43,6 @@ const char *rps_listener_unix_path(const struct rps_listener *listener);
 rps_status rps_listener_start(struct rps_listener *listener,
         struct event_base *base, struct rps_loop **loops, uint32_t loop_count,
         struct rps_error *error);
-
-/** Give the sockets away; returns their number and releases the rest. Not
- * after rps_listener_start(). */
-uint32_t rps_listener_release(
-        struct rps_listener *listener, int fds[RPS_LISTEN_MAX]);
 
 /** Stop accepting and close. NULL is allowed. */
 void rps_listener_close(struct rps_listener *listener);

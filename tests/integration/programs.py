@@ -70,9 +70,10 @@ def environment(**more):
     Servers have no admin port unless they are told to: several run at once.
     """
     env = {k: v for k, v in os.environ.items()
-           if not k.startswith(("TF_CONFIG", "RECPS_"))}
+           if not k.startswith(("TF_CONFIG", "RECPS_", "RPS_NPU_", "NPU_"))}
     env["RECPS_ADMIN"] = "off"
     env["RECPS_UNIX_DIR"] = unix_folder()
+    env["RPS_NPU_HOST"] = f"test-{os.getpid()}"  # devices of our own
     env.update(more)
     return {k: v for k, v in env.items() if v is not None}
 

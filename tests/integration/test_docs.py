@@ -50,7 +50,8 @@ def test_documented_commands_run(page, script, tmp_path):
            if not k.startswith(("TF_CONFIG", "RECPS_"))}
     env["PATH"] = ":".join([str(BUILD / p) for p in places] + [env["PATH"]])
     env["PKG_CONFIG_PATH"] = str(BUILD / "meson-uninstalled")
-    env["LD_LIBRARY_PATH"] = f"{BUILD}/client:{BUILD}/client/collective"
+    env["LD_LIBRARY_PATH"] = ":".join(
+        str(BUILD / p) for p in ["client", "client/collective", "client/npu"])
     run = subprocess.run(["sh", "-eu", "-c", script], cwd=tmp_path, env=env,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                          timeout=120, text=True, check=False)

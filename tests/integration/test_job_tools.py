@@ -29,13 +29,13 @@ def recps(*arguments, timeout=60):
 class Job:
     """A job that would train for minutes, in the background."""
 
-    def __init__(self, tmp_path, *flags):
+    def __init__(self, tmp_path, *flags, train=()):
         self.out = tmp_path / "out"
         with open(self.out, "wb") as out:
             self.process = subprocess.Popen(
                 [str(programs.RECPS), "launch", "--ps", "2", "--workers", "2",
                  *flags, "--", "recps-train", "--data", LONG, "--epochs", "100",
-                 "--log-every", "20"],
+                 "--log-every", "20", *train],
                 stdout=out, stderr=out, env=programs.environment())
         self.wait_for(r"step 20 ")
         self.hosts = ",".join(
@@ -54,6 +54,10 @@ class Job:
 
     def servers(self):
         """Process ids by index of the server."""
+        return self.tasks("recpsd", "ps")
+
+    def tasks(self, program, role):
+        """Process ids by index."""
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -61,10 +65,12 @@ class Job:
                     parent = int(file.read().rsplit(")", 1)[1].split()[1])
                 with open(f"/proc/{pid}/comm", encoding="ascii") as file:
                     name = file.read().strip()
-                if name == "recpsd" and parent == self.process.pid:
+                if name == program and parent == self.process.pid:
                     with open(f"/proc/{pid}/environ", "rb") as file:
-                        index = re.search(rb'"ps","index":(\d+)', file.read())
-                    found[int(index.group(1))] = int(pid)
+                        index = re.search(rf'"{role}","index":(\d+)'.encode(),
+                                          file.read())
+                    if index is not None:
+                        found[int(index.group(1))] = int(pid)
             except OSError:
                 pass
         return found
@@ -131,6 +137,47 @@ def test_save_makes_a_checkpoint_while_the_job_runs(tmp_path):
         run = recps("stats", "--json", "--ps-hosts", job.hosts)
         members = json.loads(run.stdout)["ps"][0]["members"]
         assert [m["connected"] for m in members] == [True, True]
+
+
+def test_usr1_is_a_wish_for_a_checkpoint_whoever_gets_it(tmp_path):
+    with Job(tmp_path, "--evaluator", "--checkpoint-dir",
+             str(tmp_path / "ckpt"), train=["--train-rows", "399000"]) as job:
+        trainers = job.tasks("recps-train", "worker")
+        evaluator = programs.until(
+            lambda: job.tasks("recps-train", "evaluator"))[0]
+        for saves, pid in enumerate([job.process.pid, trainers[0], trainers[1],
+                                     job.servers()[1]], 1):
+            os.kill(pid, signal.SIGUSR1)
+            programs.until(
+                lambda n=saves: job.log().count("worker:0    | saved step") == n)
+        os.kill(evaluator, signal.SIGUSR1)
+        job.wait_for(r"evaluator:0 \| recps-train: SIGUSR1: nothing is saved")
+        job.wait_for(r"SIGUSR1: ps:0 is asked for a checkpoint")
+        assert job.process.poll() is None
+
+
+def test_usr1_without_a_folder_is_refused_in_words(tmp_path):
+    with Job(tmp_path) as job:
+        for pid in job.tasks("recps-train", "worker").values():
+            os.kill(pid, signal.SIGUSR1)
+        for index in range(2):
+            job.wait_for(rf"worker:{index} \| SIGUSR1: nothing is saved: "
+                         "there is no checkpoint_dir")
+        assert job.process.poll() is None
+
+
+def test_usr1_saves_where_the_trainer_has_the_tables(tmp_path):
+    with open(tmp_path / "out", "wb") as out, subprocess.Popen(
+            [str(programs.RECPS_TRAIN), "--data", LONG, "--epochs", "100",
+             "--checkpoint-dir", str(tmp_path / "ckpt")], stdout=out,
+            stderr=out, env=programs.environment()) as process:
+        try:
+            said = (tmp_path / "out").read_text
+            programs.until(lambda: "step " in said())
+            process.send_signal(signal.SIGUSR1)
+            programs.until(lambda: "saved step" in said())
+        finally:
+            process.kill()
 
 
 def test_shutdown_saves_and_ends_the_job(tmp_path):

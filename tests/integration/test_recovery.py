@@ -9,8 +9,10 @@ import os
 import random
 import re
 import signal
+import struct
 import subprocess
 import time
+import urllib.request
 
 import pytest
 
@@ -142,6 +144,54 @@ def test_they_are_killed_on_their_way_back_and_two_at_once(straight, job):
     job.signal("worker:1")
     job.signal("worker:0")
     assert job.result() == straight
+
+
+def test_a_worker_is_killed_twice_in_a_row(straight, job):
+    """The second time before it has joined, or just after."""
+    job.wait_for_step(13)
+    job.signal("worker:1")
+    job.wait_for(r"worker:1 was ended by signal 9 .*\(restart 1,")
+    job.signal("worker:1")
+    job.wait_for(r"worker:1 was ended by signal 9 .*\(restart 2,")
+    job.wait_for(r"worker:1 \| (rolled back from|the job goes on after) step")
+    assert job.result() == straight
+
+
+def figure(port, name):
+    """Of a server's admin port; None: it does not answer."""
+    try:
+        text = urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+    except OSError:
+        return None
+    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
+    return None if found is None else float(found[1])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("task", ["ps:1", "worker:0"])
+def test_one_is_killed_while_a_restore_is_read(tmp_path, task):
+    """So many rows that it takes a while, in which a server says so."""
+    flags = ["--batch-size", 512, "--emb-dim", 64, "--bottom-mlp", "64",
+             "--steps", 70, "--save-steps", 20, "--deterministic"]
+    how = {"data": "synthetic:rows=40000,fields=26,keys=400000,seed=5",
+           "workers": 1}
+    for name in ("straight", "killed"):
+        (tmp_path / name).mkdir()
+    with recovery.Job(tmp_path / "straight", *flags, **how) as job:
+        straight = job.result()
+    with recovery.Job(tmp_path / "killed", *flags, **how,
+                      options=[*RESTART, "--admin", "127.0.0.1:0"]) as job:
+        port = job.wait_for(r"ps:1 .*admin=127.0.0.1:(\d+)")[1]
+        job.wait_for(r"saved step")
+        job.signal("ps:0")  # ps:1 lives, and restores, too
+        programs.until(lambda: figure(
+            port, 'recps_checkpoint_in_progress{what="restore"}') == 1)
+        job.signal(task)
+        job.wait_for(rf"{task} was ended by signal 9")
+        assert not re.search("ps:1 .*job_begun: epoch 2", job.output())
+        job.wait_for(r"worker:0 \| rolled back from")
+        assert job.result() == straight
 
 
 def test_a_worker_that_was_stopped_wakes_in_another_epoch(straight, job):
@@ -313,6 +363,119 @@ def test_a_server_in_an_epoch_of_its_own_takes_all_to_the_next(tmp_path):
         old = other.call(wire.STEP_END, [wire.text({"rank": 0})], step=1,
                          epoch=9)
         assert old.status == ROLLED_BACK
+
+
+class Chief:
+    """A process of rank 0, over the wire: it begins, and makes a step."""
+
+    def __init__(self, server, client):
+        self.client = client
+        self.link = server.connect(role="chief", rank=0, replicas=1,
+                                   client=client)
+        self.epoch = 0
+
+    def call(self, opcode, sections=(), **fields):
+        return self.link.call(opcode, sections,
+                              **{"epoch": self.epoch, **fields})
+
+    def restore(self, epoch, step=0):
+        reply = self.call(wire.RESTORE, [wire.text(
+            {"epoch": epoch, "step": step, "mode": "sync", "replicas": 1,
+             "recover": True, "step_timeout_ms": 300})])
+        if reply.status == wire.OK:
+            self.epoch = epoch
+        return reply
+
+    def table(self):
+        reply = self.call(wire.GET_TABLE, [wire.text(
+            {"name": "emb", "dimension": 2, "optimizer": "sgd"})])
+        assert reply.status == wire.OK, reply.text
+        return int(reply.json["table_id"], 16)
+
+    def rows(self, table, keys=8):
+        return [wire.section(wire.KEYS, struct.pack(f"<{keys}Q", *range(keys)),
+                             table_id=table, count=keys),
+                wire.section(wire.ROWS, struct.pack("<f", 1.0) * 2 * keys,
+                             table_id=table, dim=2, count=keys,
+                             learning_rate=1.0)]
+
+    def end(self, step, wishes=()):
+        return self.call(wire.STEP_END, [wire.text(
+            {"rank": 0, "loss": 0.5, "wishes": list(wishes)})], step=step)
+
+    def decision_of(self, step, table, wishes=()):
+        """What the step's end says, of a step that pushed rows."""
+        reply = self.call(wire.PUSH, self.rows(table), step=step)
+        assert reply.status == wire.OK, reply.text
+        reply = self.end(step, wishes)
+        assert reply.status == wire.OK, reply.text
+        return [wire.section(8, reply.find(8))]
+
+
+def state(server, link):
+    """All that a request could have changed."""
+    stat = link.call(wire.STAT, [wire.text({"digests": True})]).json
+    return ([stat[name] for name in ("epoch", "step", "checkpoints", "wishes",
+                                     "ending") if name in stat],
+            [[table[name] for name in ("name", "spec", "rows", "digest")]
+             for table in stat["tables"]], stat["save"]["phase"])
+
+
+def test_an_older_chief_that_lives_changes_nothing(tmp_path):
+    """A partition: the job has a second chief, and the first one comes back."""
+    with programs.Recpsd("--checkpoint-dir", tmp_path) as server:
+        old, new = Chief(server, "a1"), Chief(server, "b2")
+        assert old.restore(1).status == wire.OK
+        table = old.table()
+        assert old.end(0).status == wire.OK
+        first = old.decision_of(1, table, ["save"])
+        assert old.call(wire.APPLY, first, step=1).status == wire.OK
+        prepared = old.call(wire.SAVE, [wire.text({"action": "prepare"})],
+                            step=1)
+        assert prepared.status == wire.OK, prepared.text
+        second = old.decision_of(2, table)
+        refused = new.restore(2)  # while the first one is heard
+        assert refused.status == wire.RETRY_LATER
+        assert "the job has a chief" in refused.text
+        programs.until(lambda: new.restore(2).status == wire.OK)
+        assert new.table() == table
+        assert new.end(0).status == wire.OK
+        third = new.decision_of(1, table)
+        assert new.call(wire.APPLY, third, step=1).status == wire.OK
+        before = state(server, new.link)
+
+        some = old.rows(table)
+        for opcode, sections, fields in (
+                (wire.GET_TABLE, [wire.text({"name": "other", "dimension": 2,
+                                             "optimizer": "sgd"})], {}),
+                (wire.ALTER_TABLE, [wire.text(
+                    {"table": "emb", "fields": {"learning_rate": 0.5}})], {}),
+                (wire.LOOKUP, some[:1], {}),
+                (wire.LOOKUP, second + some[:1], {}),
+                (wire.PUSH, some, {"step": 2}), (wire.PUSH, some, {"step": 3}),
+                (wire.APPLY, second, {"step": 2}),
+                (wire.STEP_END, [wire.text({"rank": 0, "loss": None,
+                                            "wishes": []})], {"step": 2}),
+                (9, some, {}),  # ASSIGN
+                (wire.ERASE, some[:1], {}),
+                (wire.EVICT, [wire.text({})], {}),
+                (wire.DROP, [wire.text({"table": "emb"})], {}),
+                *((wire.SAVE, [wire.text({"action": action, "manifest": "{}"})],
+                   {"step": 1})
+                  for action in ("cut", "prepare", "commit", "abort")),
+                (wire.SHUTDOWN, [], {}), (wire.SHUTDOWN, [wire.text({})], {})):
+            reply = old.call(opcode, sections, **fields)
+            assert reply.status == ROLLED_BACK, (opcode, sections, reply.text)
+        assert old.restore(2).status == wire.INVAL
+        assert old.restore(3).status == wire.RETRY_LATER  # the new one lives
+        assert state(server, new.link) == before
+        # and the new one goes on
+        fourth = new.decision_of(2, table, ["save"])
+        assert new.call(wire.APPLY, fourth, step=2).status == wire.OK
+        assert new.call(wire.SAVE, [wire.text({"action": "prepare"})],
+                        step=2).status == wire.OK
+        assert new.call(wire.SHUTDOWN).status == wire.OK
+        assert server.wait() == 0
 
 
 def test_who_waits_for_what_was_lost_does_not_say_that_nothing_was_trained(

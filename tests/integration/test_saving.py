@@ -22,6 +22,7 @@ chief = pytest.importorskip("test_checkpoint_numpy").chief
 
 DIM = 8
 DECISION = 8
+ROLLED_BACK, CANCELED = -7, -11  # include/recps/status.h
 OWN = {"optimizer": "adagrad", "initializer": "zeros",
        "learning_rate": 0.5, "initial_accumulator": 0.25}
 SHARED = {"optimizer": "sgd", "initializer": "zeros",
@@ -272,6 +273,66 @@ def test_a_chief_killed_before_its_commit_leaves_no_save(tmp_path):
             assert reply.status == wire.OK, reply.text
             commit(other, 1, 1, reply.json)
         assert server.stat()["checkpoints"] == [1]
+
+
+def test_a_restore_does_not_wait_for_the_save_that_it_ends(tmp_path):
+    """A chief that was killed while a large checkpoint is written."""
+    with programs.Recpsd("--checkpoint-dir", str(tmp_path)) as server:
+        with server.connect(client="a1") as link:
+            table = link.table("own", DIM, **OWN)
+            for n in range(3):
+                reply = link.call(wire.PUSH, section_of(
+                    table, numpy.arange(150000) + n * 150000,
+                    numpy.ones((150000, DIM), "f4")), number=n + 1)
+                assert reply.status == wire.OK, reply.text
+        with server.connect() as saver, server.connect() as chief:
+            prepare = saver.send_frame(
+                wire.SAVE, [wire.text({"action": "prepare"})], step=1)
+            programs.until(lambda: server.stat()["save"]["phase"] == "writing")
+            reply = chief.call(wire.RESTORE, [wire.text(
+                {"epoch": 1, "step": 0, "mode": "sync", "replicas": 1})])
+            assert reply.status == wire.OK, reply.text
+            reply = saver.receive()
+            assert (reply.request_id, reply.status) == (prepare, CANCELED)
+            assert "the job begins again" in reply.text
+            assert list(tmp_path.iterdir()) == []
+            # and the next one is whole
+            reply = save_call(chief, 0, 1, action="prepare")
+            assert reply.status == wire.OK, reply.text
+
+
+def is_restoring(server):
+    return '{what="restore"} 1\n' in server.get("/metrics")[1]
+
+
+def test_a_commit_behind_another_chiefs_restore_is_void(tmp_path):
+    """It was accepted before, and its turn comes when the new chief has chosen
+    among the steps that were complete."""
+    with programs.Recpsd("--checkpoint-dir", str(tmp_path),
+                         admin="127.0.0.1:0") as server:
+        old, new = server.connect(client="a1"), server.connect(client="b2")
+        table = old.table("own", DIM, **OWN)
+        reply = old.call(wire.PUSH, section_of(
+            table, numpy.arange(300000), numpy.ones((300000, DIM), "f4")),
+            number=1)
+        assert reply.status == wire.OK, reply.text
+        for step in (1, 2):
+            prepared = save_call(old, step, action="prepare")
+            assert prepared.status == wire.OK, prepared.text
+            if step == 1:
+                commit(old, step, 0, prepared.json)
+        restore = new.send_frame(wire.RESTORE, [wire.text(
+            {"epoch": 1, "step": 1, "mode": "async", "replicas": 1})])
+        programs.until(lambda: is_restoring(server))
+        manifest = json.loads(chief([prepared.json]))
+        manifest.update(step=2, epoch=0)
+        late = save_call(old, 2, action="commit", manifest=json.dumps(
+            manifest, indent=1, sort_keys=True))
+        assert late.status == ROLLED_BACK, late.text
+        reply = new.receive()
+        assert (reply.request_id, reply.status) == (restore, wire.OK)
+        assert new.call(wire.STAT, [wire.text({})]).json["checkpoints"] == [1]
+        assert not list(tmp_path.glob("ckpt-000000000002"))
 
 
 def no_signal_for_large_files():

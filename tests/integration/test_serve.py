@@ -9,6 +9,7 @@ import numpy
 import pytest
 
 import programs
+import trainer
 import wire
 from programs import until
 
@@ -542,6 +543,40 @@ def test_a_trainer_is_followed_while_it_trains(tmp_path):
 
 def shape(spec):
     return {field: spec[field] for field in ("dense_elements", "initializer")}
+
+
+def test_a_trainer_evaluates_and_predicts_what_is_served(tmp_path):
+    data = ["--data", "synthetic:rows=600,keys=200,seed=3", "--train-rows",
+            "400", "--batch-size", "50"]
+    folder = tmp_path / "ck"
+    trainer.train(*data, "--checkpoint-dir", folder)
+    saved = trainer.train(*data, "--checkpoint-dir", folder, "--predict",
+                          tmp_path / "saved")
+    folder.rename(tmp_path / "aside")
+    with serving(folder) as one, serving(tmp_path / "none") as none:
+        def on(server, *flags, **how):
+            return trainer.train(
+                *data, *flags, "--ps-hosts", f"127.0.0.1:{server.port}",
+                "--worker-hosts", "127.0.0.1:1", "--job-name", "worker",
+                "--task-index", "0", **how)
+
+        (tmp_path / "aside").rename(folder)
+        wait_for_step(one, 8)
+        before = one.stat()["tables"]
+        done = on(one, "--predict", tmp_path / "served")
+        assert "served step 8" in done.stdout
+        assert (tmp_path / "served").read_text() == (
+            tmp_path / "saved").read_text()
+        done = on(one, "--evaluate")
+        assert saved.stdout.splitlines()[-1] == done.stdout.splitlines()[-1]
+        on(one, "--evaluate", "--restore=8")
+        refused = on(one, "--evaluate", "--restore=7", code=66)
+        assert "serve step 8" in refused.stderr
+        assert "serves checkpoints for reading" in on(one, code=64).stderr
+        assert "no checkpoint yet" in on(none, "--evaluate", code=66).stderr
+        assert [table["rows"] for table in one.stat()["tables"]] == [
+            table["rows"] for table in before]
+        one.assert_serves()  # no SHUTDOWN came to it
 
 
 @pytest.mark.parametrize("other", [("--start-from", "newest"),

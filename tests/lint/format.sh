@@ -15,5 +15,5 @@ if [ -z "$tool" ]; then
     echo 'clang-format 14 is not installed: skipped'
     exit 77
 fi
-find include base conf proto embedding server client bench tests \
+find include base admin conf proto embedding server client bench tests \
     \( -name '*.[ch]' -o -name '*.cc' \) | sort | xargs "$tool" --dry-run -Werror

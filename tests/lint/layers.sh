@@ -19,30 +19,32 @@ function rule(name, list) { may[name] = " " list " " name " " }
 BEGIN {
     rule("include", "")
     rule("base", "include")
+    rule("admin", "include base")
     rule("conf", "include base")
     rule("proto", "include base")
     rule("embedding", "include base embedding/kernels")
     rule("embedding/kernels", "include base")
     rule("embedding/checkpoint", "include base embedding")
     rule("server", "include base conf proto embedding embedding/checkpoint")
-    rule("server/daemon", "include base conf proto server")
+    rule("server/daemon", "include base admin conf proto server")
     rule("client", "include base conf proto")
     rule("client/channel_local.c", "include base conf proto client server")
     rule("client/collective", "include")
     rule("client/profile", "include base")
     rule("client/npu/kernels", "include base")
     rule("client/npu", "include base client/npu/kernels client/profile")
-    rule("client/worker", "include base conf client/npu/kernels client/profile")
+    worker = "include base admin conf client/npu/kernels client/profile"
+    rule("client/worker", worker)
     group = "include base conf client/profile client/worker embedding"
     rule("client/worker/group.c", group)
     rule("client/worker/group_servers.c", group)
     rule("client/worker/group_step.c", group)
     cli = "include base conf client client/profile embedding/checkpoint"
     rule("client/cli", cli)
-    any = "include base conf proto embedding embedding/kernels "
+    any = "include base admin conf proto embedding embedding/kernels "
     any = any "embedding/checkpoint server server/daemon client client/worker "
-    any = any "client/cli client/collective client/npu client/npu/kernels "
-    any = any "client/profile"
+    any = any "client/cli client/collective client/npu client/profile "
+    any = any "client/npu/kernels"
     rule("bench", any)
     rule("tests", any " bench")
 }
@@ -57,8 +59,8 @@ BEGIN {
 }
 END { exit bad }
 ' <<EOF
-$(grep -rnE '^#include ("|<recps/)' include base conf proto embedding server \
-    client bench tests --include='*.[ch]' |
+$(grep -rnE '^#include ("|<recps/)' include base admin conf proto embedding \
+    server client bench tests --include='*.[ch]' |
     sed -E 's/^([^:]*):[0-9]+:#include ["<]([^">]*)[">].*/\1	\2/;
         s/	recps\//	include\/recps\//')
 EOF

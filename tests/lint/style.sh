@@ -5,7 +5,7 @@
 set -eu
 cd "$1"
 # shellcheck disable=SC2016 # awk's $
-find include base conf proto embedding server client bench tests \
+find include base admin conf proto embedding server client bench tests \
     -name '*.[ch]' | sort | xargs awk '
 function fault(text) { print FILENAME ":" FNR ": " text; bad = 1 }
 FNR == 1 {

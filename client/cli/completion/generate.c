@@ -68,6 +68,14 @@ operand_of(const struct rps_tool *tool)
             .choices = tool->words, .is_folder = tool->takes_folder};
 }
 
+/* "memory", in `recps npu memory FILE`: what follows the first word. */
+static bool
+has_second(const struct rps_tool *tool)
+{
+    return tool->takes_file && tool->words != NULL &&
+           strchr(tool->words, '|') == NULL;
+}
+
 /** Programs without commands, and the scope of their options. */
 static const struct rps_program programs[] = {
         {RPS_SCOPE_SERVER, "recpsd"}, {RPS_SCOPE_TRAIN, "recps-train"}};
@@ -248,6 +256,9 @@ bash_values(void)
 
         snprintf(place, sizeof(place), "recps %s", tool->name);
         bash_value(place, "", &operand);
+        if (has_second(tool)) {
+            bash_value(place, tool->words, &(struct value){.is_file = true});
+        }
         for (const struct rps_tool_flag *flag = tool->flags;
                 flag != NULL && flag->name != NULL; flag++) {
             const struct value value = value_of_own(flag);
@@ -381,9 +392,10 @@ zsh_command(const struct rps_tool *tool)
             printf("'");
             operand.choices = NULL;
         }
-        printf(" '*:%s:", tool->takes_folder ? "folder" : "operand");
+        printf(" '%s:%s:", has_second(tool) ? "1" : "*",
+                tool->takes_folder ? "folder" : "operand");
         zsh_action(&operand);
-        printf("'");
+        printf("'%s", has_second(tool) ? " '*:file:_files'" : "");
     }
     printf("\n    ;;\n");
 }

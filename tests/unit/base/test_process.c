@@ -83,6 +83,39 @@ START_TEST(without_a_limit_there_is_none)
 }
 END_TEST
 
+START_TEST(a_quota_of_a_group_bounds_the_processors)
+{
+    double all;
+
+    begin("0::/a/b\n");
+    put("a/b/cpu.max", "max 100000\n");
+    all = rps_processors(own, folder);
+    ck_assert_double_ge(all, 1.0);
+    put("a/cpu.max", "25000 100000\n");
+    ck_assert_double_eq(rps_processors(own, folder), 0.25);
+    put("a/b/cpu.max", "10000 100000\n");
+    ck_assert_double_eq(rps_processors(own, folder), 0.1);
+    put("a/b/cpu.max", "garbage\n");
+    put("a/cpu.max", "900000000 100000\n");
+    ck_assert_double_eq(rps_processors(own, folder), all);
+    folder_remove(folder);
+    ck_assert_double_eq(rps_processors(own, folder), all);
+}
+END_TEST
+
+START_TEST(what_was_written_to_disk_is_counted)
+{
+    uint64_t read = 0, written = 0;
+
+    ck_assert_uint_gt(rps_memory_total(), 1 << 20);
+    if (!rps_process_disk(&read, &written)) {
+        return; /* /proc/self/io is not for everyone */
+    }
+    ck_assert_uint_lt(read, UINT64_MAX / 2);
+    ck_assert_uint_lt(written, UINT64_MAX / 2);
+}
+END_TEST
+
 START_TEST(the_process_knows_itself)
 {
     struct rps_process before, after;
@@ -116,6 +149,8 @@ main(void)
     tcase_add_test(tcase, a_namespace_of_its_own_has_its_limit_at_the_root);
     tcase_add_test(tcase, version_1_is_read_where_it_has_the_memory);
     tcase_add_test(tcase, without_a_limit_there_is_none);
+    tcase_add_test(tcase, a_quota_of_a_group_bounds_the_processors);
+    tcase_add_test(tcase, what_was_written_to_disk_is_counted);
     tcase_add_test(tcase, the_process_knows_itself);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -123,6 +123,7 @@ START_TEST(two_hosts_have_devices_of_their_own)
     ck_assert_int_eq(how, 0);
     kill(holder, SIGKILL);
     waitpid(holder, &how, 0);
+    rps_npu_close(open_npu()); /* which removes what the holder left */
 }
 END_TEST
 
@@ -298,6 +299,31 @@ START_TEST(pointers_of_the_wrong_side_and_ranges_that_leave_are_refused)
 }
 END_TEST
 
+START_TEST(a_range_of_the_pool_lies_in_one_block_that_is_in_use)
+{
+    rps_npu *npu = open_npu();
+    rps_npu_stream *stream = open_stream(npu, "compute");
+    void *first = NULL;
+    void *second = NULL;
+
+    ck_assert_ok(rps_npu_pool_alloc(stream, 1000, &first));
+    ck_assert_ok(rps_npu_pool_alloc(stream, 1000, &second));
+    ck_assert_ok(rps_npu_fill_async(stream, first, 0, 1000));
+    ck_assert_ok(rps_npu_fill_async(stream, (char *)first + 999, 0, 1));
+    ck_assert_int_eq(rps_npu_fill_async(stream, first, 0, 1001), RPS_E_INVAL);
+    assert_words("ends after 1000");
+    ck_assert_int_eq(rps_npu_fill_async(stream, (char *)first + 1000, 0, 1),
+            RPS_E_INVAL);
+    ck_assert_ok(rps_npu_pool_free(npu, first));
+    ck_assert_int_eq(rps_npu_fill_async(stream, first, 0, 1), RPS_E_INVAL);
+    assert_words("free memory of this device");
+    ck_assert_ok(rps_npu_fill_async(stream, second, 0, 1000));
+    ck_assert_ok(rps_npu_pool_free(npu, second));
+    rps_npu_stream_destroy(stream);
+    rps_npu_close(npu);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -317,6 +343,7 @@ main(void)
     tcase_add_test(tcase, out_of_memory_tells_how_much_there_is);
     tcase_add_test(tcase,
             pointers_of_the_wrong_side_and_ranges_that_leave_are_refused);
+    tcase_add_test(tcase, a_range_of_the_pool_lies_in_one_block_that_is_in_use);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -209,9 +209,6 @@ static const size_t shapes[][3] = {{0, 3, 2}, {1, 1, 1}, {1, 70, 5},
         {130, 64, 3}, {600, 66, 2}};
 #define SHAPES 10u
 
-/* loop index: shape and arithmetic */
-#define LOOP (SHAPES * ARITHMETICS)
-
 static void
 check_forward(const size_t *shape, const struct arithmetic *a,
         enum rps_npu_kernel_activation activation, size_t pad)
@@ -237,12 +234,14 @@ check_forward(const size_t *shape, const struct arithmetic *a,
 
 START_TEST(a_layer_is_its_model)
 {
-    const size_t *shape = shapes[(size_t)_i % SHAPES];
-    const struct arithmetic *a = &arithmetics[(size_t)_i / SHAPES];
+    const struct arithmetic *a = &arithmetics[_i];
 
-    for (size_t k = 0; k < 3; k++) {
-        check_forward(shape, a, (enum rps_npu_kernel_activation)k, 0);
-        check_forward(shape, a, (enum rps_npu_kernel_activation)k, PAD);
+    for (size_t k = 0; k < 3 * SHAPES; k++) {
+        const enum rps_npu_kernel_activation activation =
+                (enum rps_npu_kernel_activation)(k % 3);
+
+        check_forward(shapes[k / 3], a, activation, 0);
+        check_forward(shapes[k / 3], a, activation, PAD);
     }
 }
 END_TEST
@@ -289,12 +288,14 @@ check_back(const size_t *shape, const struct arithmetic *a,
 
 START_TEST(gradients_are_the_models)
 {
-    const size_t *shape = shapes[(size_t)_i % SHAPES];
-    const struct arithmetic *a = &arithmetics[(size_t)_i / SHAPES];
+    const struct arithmetic *a = &arithmetics[_i];
 
-    for (size_t k = 0; k < 3; k++) {
-        check_back(shape, a, (enum rps_npu_kernel_activation)k, k, false);
-        check_back(shape, a, (enum rps_npu_kernel_activation)k, PAD, true);
+    for (size_t k = 0; k < 3 * SHAPES; k++) {
+        const enum rps_npu_kernel_activation activation =
+                (enum rps_npu_kernel_activation)(k % 3);
+
+        check_back(shapes[k / 3], a, activation, k % 3, false);
+        check_back(shapes[k / 3], a, activation, PAD, true);
     }
 }
 END_TEST
@@ -410,18 +411,18 @@ assert_same_layers(const struct layer *a, const struct layer *b)
 
 START_TEST(parts_have_the_bits_of_the_whole)
 {
-    const size_t *shape = shapes[(size_t)_i % SHAPES];
-    const struct arithmetic *a = &arithmetics[(size_t)_i / SHAPES];
+    const struct arithmetic *a = &arithmetics[_i];
 
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < 3 * SHAPES; k++) {
         const enum rps_npu_kernel_activation activation =
-                (enum rps_npu_kernel_activation)k;
+                (enum rps_npu_kernel_activation)(k % 3);
+        const size_t *shape = shapes[k / 3];
         struct layer one = make_layer(shape[0], shape[1], shape[2], PAD, 5);
         struct layer many = make_layer(shape[0], shape[1], shape[2], PAD, 5);
         float *dz = zero_floats(many.rows * many.out);
 
-        aim(&one, a, activation, k != 0);
-        aim(&many, a, activation, k != 0);
+        aim(&one, a, activation, k % 3 != 0);
+        aim(&many, a, activation, k % 3 != 0);
         run_forward(&one);
         run_forward_parts(&many);
         run_back(&one);
@@ -430,6 +431,39 @@ START_TEST(parts_have_the_bits_of_the_whole)
         free(dz);
         drop_layer(&one);
         drop_layer(&many);
+    }
+}
+END_TEST
+
+static void
+check_strides(const size_t *shape, const struct arithmetic *a)
+{
+    struct layer near = make_layer(shape[0], shape[1], shape[2], 0, 41);
+    struct layer far = make_layer(shape[0], shape[1], shape[2], PAD, 41);
+    float *y = NULL, *dx = NULL;
+
+    aim(&near, a, RPS_NPU_KERNEL_ACT_GELU, true);
+    aim(&far, a, RPS_NPU_KERNEL_ACT_GELU, true);
+    run_forward(&near);
+    run_forward(&far);
+    run_back(&near);
+    run_back(&far);
+    y = gather(far.sy, far.rows, far.out, PAD);
+    dx = gather(far.sdx, far.rows, far.in, PAD);
+    assert_same_bits("y", y, near.sy, near.rows * near.out);
+    assert_same_bits("dx", dx, near.sdx, near.rows * near.in);
+    assert_same_bits("dW", far.dw, near.dw, near.out * near.in);
+    assert_same_bits("db", far.db, near.db, near.out);
+    free(y);
+    free(dx);
+    drop_layer(&near);
+    drop_layer(&far);
+}
+
+START_TEST(strides_change_no_bit)
+{
+    for (size_t k = 0; k < SHAPES; k++) {
+        check_strides(shapes[k], &arithmetics[_i]);
     }
 }
 END_TEST
@@ -600,10 +634,12 @@ linear_suite(void)
     TCase *tcase = tcase_create("linear");
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, a_layer_is_its_model, 0, LOOP);
-    tcase_add_loop_test(tcase, gradients_are_the_models, 0, LOOP);
+    tcase_add_loop_test(tcase, a_layer_is_its_model, 0, ARITHMETICS);
+    tcase_add_loop_test(tcase, gradients_are_the_models, 0, ARITHMETICS);
     tcase_add_loop_test(tcase, gradients_are_differences_of_the_loss, 0, 2);
-    tcase_add_loop_test(tcase, parts_have_the_bits_of_the_whole, 0, LOOP);
+    tcase_add_loop_test(
+            tcase, parts_have_the_bits_of_the_whole, 0, ARITHMETICS);
+    tcase_add_loop_test(tcase, strides_change_no_bit, 0, ARITHMETICS);
     tcase_add_loop_test(
             tcase, a_deterministic_row_depends_on_its_place_in_its_tile, 1, 2);
     tcase_add_loop_test(

@@ -50,6 +50,22 @@ model_at_least(uint64_t first, uint64_t second)
     return best == NODES ? NULL : &nodes[best];
 }
 
+/* The greatest key inside that is not above the given one. */
+static struct rps_tree_node *
+model_at_most(uint64_t first, uint64_t second)
+{
+    size_t best = NODES;
+
+    for (size_t i = 0; i < NODES; i++) {
+        if (inside[i] && !is_less(first, second, i) &&
+                (best == NODES ||
+                        is_less(first_of(best), second_of(best), i))) {
+            best = i;
+        }
+    }
+    return best == NODES ? NULL : &nodes[best];
+}
+
 static struct rps_tree_node *
 model_greatest(void)
 {
@@ -83,6 +99,8 @@ START_TEST(inserts_and_removals_in_any_order_answer_like_a_sorted_list)
         i = (draw >> 20) % NODES;
         ck_assert_ptr_eq(rps_tree_at_least(root, first_of(i), second_of(i)),
                 model_at_least(first_of(i), second_of(i)));
+        ck_assert_ptr_eq(rps_tree_at_most(root, first_of(i), second_of(i)),
+                model_at_most(first_of(i), second_of(i)));
         ck_assert_ptr_eq(rps_tree_greatest(root), model_greatest());
     }
 }
@@ -115,6 +133,7 @@ END_TEST
 START_TEST(an_empty_tree_has_no_answer)
 {
     ck_assert_ptr_null(rps_tree_at_least(NULL, 0, 0));
+    ck_assert_ptr_null(rps_tree_at_most(NULL, 0, 0));
     ck_assert_ptr_null(rps_tree_greatest(NULL));
 }
 END_TEST

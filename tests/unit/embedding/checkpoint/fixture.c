@@ -475,25 +475,21 @@ digest_of(json_t *sums, char hex[RPS_DIGEST_HEX_BYTES])
 struct rps_lane_record job_first_lane = {
         UINT64_MAX, 3, RPS_E_WRONG_ROUTE, UINT64_MAX - 1};
 
-static json_t *
-prepare_part(const struct job *job, uint64_t step, uint32_t part)
+static rps_status
+prepare_part(const struct job *job, uint64_t step, uint32_t part,
+        json_t **answer_out, struct rps_error *error)
 {
     const struct rps_lane_record lanes[] = {
             job_first_lane, {part, 0, RPS_OK, 12}};
     struct rps_checkpoint_id id = job_id(job, step, part);
-    struct rps_error error = {""};
-    json_t *answer = NULL;
-    rps_status status =
-            prepare_store(&id, job->stores[part], lanes, 2, &answer, &error);
 
-    ck_assert_msg(status == RPS_OK, "%s", error.text);
-    return answer;
+    return prepare_store(&id, job->stores[part], lanes, 2, answer_out, error);
 }
 
-char *
-job_prepare(const struct job *job, uint64_t step)
+/* What a chief makes of the answers. */
+static char *
+manifest_of(const struct job *job, uint64_t step, json_t *const *answers)
 {
-    json_t *answers[PARTS_MAX];
     json_t *parts = json_array();
     char seed[24];
     char hex[RPS_DIGEST_HEX_BYTES];
@@ -502,7 +498,6 @@ job_prepare(const struct job *job, uint64_t step)
     char *text;
 
     for (uint32_t i = 0; i < job->parts; i++) {
-        answers[i] = prepare_part(job, step, i);
         json_array_append_new(
                 parts, json_pack("{s:O, s:O, s:O}", "file",
                                json_object_get(answers[i], "file"), "bytes",
@@ -521,10 +516,57 @@ job_prepare(const struct job *job, uint64_t step)
     text = json_dumps(manifest, JSON_INDENT(1) | JSON_SORT_KEYS);
     json_decref(manifest);
     json_decref(sums);
+    return text;
+}
+
+static rps_status
+try_prepare(const struct job *job, uint64_t step, char **manifest_out,
+        struct rps_error *error)
+{
+    json_t *answers[PARTS_MAX] = {NULL};
+    rps_status status = RPS_OK;
+
+    *manifest_out = NULL;
+    for (uint32_t i = 0; i < job->parts && status == RPS_OK; i++) {
+        status = prepare_part(job, step, i, &answers[i], error);
+    }
+    if (status == RPS_OK) {
+        *manifest_out = manifest_of(job, step, answers);
+    }
     for (uint32_t i = 0; i < job->parts; i++) {
         json_decref(answers[i]);
     }
-    return text;
+    return status;
+}
+
+char *
+job_prepare(const struct job *job, uint64_t step)
+{
+    struct rps_error error = {""};
+    char *manifest;
+    const rps_status status = try_prepare(job, step, &manifest, &error);
+
+    ck_assert_msg(status == RPS_OK, "%s", error.text);
+    return manifest;
+}
+
+rps_status
+job_try_save(const struct job *job, uint64_t step, uint32_t keep,
+        struct rps_error *error)
+{
+    char *manifest;
+    rps_status status = try_prepare(job, step, &manifest, error);
+
+    if (status == RPS_OK) {
+        status = job_commit(job, step, keep, manifest, error);
+    }
+    for (uint32_t i = 0; i < job->parts && status != RPS_OK; i++) {
+        const struct rps_checkpoint_id id = job_id(job, step, i);
+
+        rps_checkpoint_abort(&id);
+    }
+    free(manifest);
+    return status;
 }
 
 rps_status

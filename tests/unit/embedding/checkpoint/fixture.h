@@ -50,6 +50,9 @@ char *job_prepare(const struct job *job, uint64_t step);
 rps_status job_commit(const struct job *job, uint64_t step, uint32_t keep,
         const char *manifest, struct rps_error *error);
 void job_save(const struct job *job, uint64_t step, uint32_t keep);
+/** The same, by a chief whose servers may fail: it gives the save up then. */
+rps_status job_try_save(const struct job *job, uint64_t step, uint32_t keep,
+        struct rps_error *error);
 
 /** RESTORE at one PS; its store must be empty. */
 rps_status job_restore_part(

@@ -45,7 +45,7 @@ take(enum rps_pooling pooling)
 
     rps_bags_init(&bags, &table, &work);
     ck_assert_int_eq(rps_bags_take(&bags, &batch, NULL), RPS_OK);
-    ck_assert_int_eq(rps_bags_prepare(&bags, NULL), RPS_OK);
+    ck_assert_int_eq(rps_bags_prepare(&bags, true, NULL), RPS_OK);
     ck_assert_uint_eq(bags.bag_count, 4);
     ck_assert_uint_eq(bags.key_count, 6);
     for (size_t i = 0; i < bags.key_count; i++) {
@@ -105,7 +105,7 @@ START_TEST(each_token_gets_its_share_of_the_bags_gradient)
     for (size_t i = 0; i < 8; i++) {
         gradient[i] = (float)(i + 1);
     }
-    spread = rps_bags_spread(&bags);
+    spread = rps_bags_spread(&bags, gradient);
     for (size_t i = 0; i < 12; i++) {
         const float whole = (float)(2 * bag_of[i / 2] + i % 2 + 1);
 
@@ -134,7 +134,7 @@ START_TEST(fields_that_stand_side_by_side_are_taken_the_same)
 
     rps_bags_init(&bags, &table, &work);
     ck_assert_int_eq(rps_bags_take(&bags, &batch, NULL), RPS_OK);
-    ck_assert_int_eq(rps_bags_prepare(&bags, NULL), RPS_OK);
+    ck_assert_int_eq(rps_bags_prepare(&bags, true, NULL), RPS_OK);
     ck_assert(bags.in_order && !bags.one_each);
     ck_assert_int_eq(bags.divides, _i > 0);
     ck_assert_uint_eq(bags.key_count, 5);
@@ -163,11 +163,11 @@ START_TEST(a_batch_without_tokens_is_zeros)
     empty.key_count = 0;
     rps_bags_init(&bags, &table, &work);
     ck_assert_int_eq(rps_bags_take(&bags, &empty, NULL), RPS_OK);
-    ck_assert_int_eq(rps_bags_prepare(&bags, NULL), RPS_OK);
+    ck_assert_int_eq(rps_bags_prepare(&bags, true, NULL), RPS_OK);
     ck_assert_uint_eq(bags.key_count, 0);
     ck_assert_mem_eq(rps_bags_pool(&bags), zeros, sizeof(zeros));
     ck_assert_ptr_nonnull(rps_bags_gradient(&bags));
-    ck_assert_ptr_nonnull(rps_bags_spread(&bags));
+    ck_assert_ptr_nonnull(rps_bags_spread(&bags, rps_bags_gradient(&bags)));
     finish(&bags);
 }
 END_TEST

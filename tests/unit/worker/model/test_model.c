@@ -508,14 +508,15 @@ check_bits(struct fixture *fixture, size_t batch)
     fixture->input.pooled_gradients[0] = NULL;
     rps_model_run(
             fixture->model, &fixture->input, fixture->probabilities, NULL);
-    ck_assert_int_eq(rps_stage_init(&stage, fixture->model, NULL), RPS_OK);
+    ck_assert_int_eq(
+            rps_stage_init(&stage, fixture->model, NULL, NULL), RPS_OK);
     for (size_t first = 0; first < rows; first += batch) {
         size_t end = first + batch < rows ? first + batch : rows;
         struct rps_model_input part = rows_of(fixture, first, end);
 
         ck_assert_int_eq(rps_stage_add(&stage, &part, NULL), RPS_OK);
     }
-    rps_stage_flush(&stage);
+    ck_assert_int_eq(rps_stage_flush(&stage, NULL), RPS_OK);
     ck_assert_uint_eq(stage.count, rows);
     ck_assert_mem_eq(stage.probabilities, fixture->probabilities, bytes);
     ck_assert_mem_eq(stage.labels, fixture->labels, bytes);

@@ -137,6 +137,91 @@ START_TEST(turns_read_ahead_are_those_read_one_by_one)
 }
 END_TEST
 
+/* Each token's slot has its key, slots begin in order, none has two. */
+static void
+check_slots(const struct rps_turn *turn)
+{
+    const struct rps_slots *slots = &turn->slots[0];
+    const struct rps_bags *bags = &turn->bags[0];
+    size_t begun = 0;
+
+    for (size_t i = 0; i < bags->key_count; i++) {
+        const size_t slot = (size_t)slots->slots[i];
+
+        ck_assert_uint_le(slot, begun);
+        if (slot == begun) {
+            ck_assert_uint_eq(slots->first[slot], i);
+            begun++;
+        }
+        ck_assert(bags->keys[slots->first[slot]] == bags->keys[i]);
+        for (size_t s = 0; s < slot; s++) {
+            ck_assert(bags->keys[slots->first[s]] != bags->keys[i]);
+        }
+    }
+    ck_assert_uint_eq(slots->count, begun);
+    ck_assert_uint_lt(begun, bags->key_count); /* some key comes twice */
+}
+
+START_TEST(turns_may_be_read_further_than_they_are_looked_up)
+{
+    struct rps_dataset *data = open_data(made_up);
+    struct rps_model *model = make_model(2, 3);
+    struct rps_reader_options options = options_of(model, 1, 0, 1);
+    struct rps_reader *reader;
+
+    options.ahead = 9;
+    options.slots = true;
+    options.batches.batch_rows = 4 * BATCH;
+    options.epoch_batches = ROWS / (4 * BATCH);
+    options.last_step = 2 * options.epoch_batches;
+    reader = open_reader(data, &options);
+    ck_assert_uint_eq(rps_reader_see(reader, 8)->step, 9);
+    for (uint64_t step = 1; step <= options.last_step; step++) {
+        const struct rps_turn *seen = rps_reader_see(reader, step - 1);
+        struct rps_turn *turn = take(reader);
+
+        ck_assert_ptr_eq(seen, turn);
+        ck_assert_uint_eq(turn->step, step);
+        ck_assert_uint_eq(rps_reader_taken(reader), step);
+        ck_assert(!turn->split);
+        check_slots(turn);
+    }
+    ck_assert_ptr_null(rps_reader_see(reader, options.last_step));
+    rps_reader_stop(reader);
+    ck_assert_ptr_null(rps_reader_see(reader, 0));
+    rps_reader_destroy(reader);
+    rps_dataset_close(data);
+    rps_model_destroy(model);
+}
+END_TEST
+
+START_TEST(a_slot_has_its_keys_row)
+{
+    struct rps_dataset *data = open_data(made_up);
+    struct rps_model *model = make_model(2, 3);
+    struct rps_reader_options options = options_of(model, 3, 0, 1);
+    struct rps_reader *reader;
+    struct rps_turn *turn;
+    float rows[4 * 3 * BATCH];
+
+    options.slots = true;
+    reader = open_reader(data, &options);
+    turn = take(reader);
+    for (size_t i = 0; i < 4 * turn->bags[0].key_count; i++) {
+        turn->bags[0].rows[i] =
+                (float)turn->bags[0].keys[i / 4] + 0.25f * (float)(i % 4);
+    }
+    rps_slots_gather(&turn->slots[0], &turn->bags[0], rows);
+    for (size_t i = 0; i < turn->bags[0].key_count; i++) {
+        ck_assert_mem_eq(rows + 4 * turn->slots[0].slots[i],
+                turn->bags[0].rows + 4 * i, 4 * sizeof(float));
+    }
+    rps_reader_destroy(reader);
+    rps_dataset_close(data);
+    rps_model_destroy(model);
+}
+END_TEST
+
 /* Keys of every global batch, in their order: an oracle without a filter. */
 struct steps {
     uint64_t *keys[2 * ROWS / BATCH + 1];
@@ -357,6 +442,8 @@ main(void)
     TCase *tcase = tcase_create("turns");
 
     tcase_add_test(tcase, turns_read_ahead_are_those_read_one_by_one);
+    tcase_add_test(tcase, turns_may_be_read_further_than_they_are_looked_up);
+    tcase_add_test(tcase, a_slot_has_its_keys_row);
     tcase_add_loop_test(tcase, no_early_key_is_one_of_a_step_that_is_not_over,
             0, (int)(sizeof(splits) / sizeof(splits[0])));
     tcase_add_test(tcase, only_turns_within_the_depth_are_shown_ahead);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/daemon/address.h"
+#include "admin/address.h"
 
 #include "base/text.h"
 

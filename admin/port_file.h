@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that say which port was bound: --port-file, --admin-port-file. */
-#ifndef RPS_SERVER_DAEMON_PORT_FILE_H
-#define RPS_SERVER_DAEMON_PORT_FILE_H
+#ifndef RPS_ADMIN_PORT_FILE_H
+#define RPS_ADMIN_PORT_FILE_H
 
 #include "base/error.h"
 
@@ -19,4 +19,4 @@ void rps_port_file_forget(const char *path);
 /** Take it away at the end, unless another server has written its own since. */
 void rps_port_file_remove(const char *path, uint16_t port);
 
-#endif /* RPS_SERVER_DAEMON_PORT_FILE_H */
+#endif /* RPS_ADMIN_PORT_FILE_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/daemon/exposition.h"
+#include "admin/exposition.h"
 #include "tests/unit/suite.h"
 
 #include <string.h>

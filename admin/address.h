@@ -4,8 +4,8 @@
  * loopback. A name that others know us by is never bound: it may resolve to
  * something that is not ours (a Service, a host entry).
  */
-#ifndef RPS_SERVER_DAEMON_ADDRESS_H
-#define RPS_SERVER_DAEMON_ADDRESS_H
+#ifndef RPS_ADMIN_ADDRESS_H
+#define RPS_ADMIN_ADDRESS_H
 
 #include "base/error.h"
 
@@ -47,4 +47,4 @@ bool rps_address_is_loopback(const struct sockaddr_storage *address);
 uint16_t rps_address_port(const struct sockaddr_storage *address);
 void rps_address_set_port(struct sockaddr_storage *address, uint16_t port);
 
-#endif /* RPS_SERVER_DAEMON_ADDRESS_H */
+#endif /* RPS_ADMIN_ADDRESS_H */

@@ -4,8 +4,8 @@
  * TYPE, then its samples. Labels are given as text: rps_label() writes a
  * value that comes from outside.
  */
-#ifndef RPS_SERVER_DAEMON_EXPOSITION_H
-#define RPS_SERVER_DAEMON_EXPOSITION_H
+#ifndef RPS_ADMIN_EXPOSITION_H
+#define RPS_ADMIN_EXPOSITION_H
 
 #include "base/text.h"
 
@@ -34,4 +34,4 @@ void rps_counter(struct rps_text *text, const char *name, const char *help,
 char *rps_label(
         char *out, size_t out_bytes, const char *name, const char *value);
 
-#endif /* RPS_SERVER_DAEMON_EXPOSITION_H */
+#endif /* RPS_ADMIN_EXPOSITION_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/daemon/port_file.h"
+#include "admin/port_file.h"
 
 #include "base/file.h"
 #include "base/text.h"

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a device, for its files: device.c (opening, telling),
+ * device_shape.c, device_feed.c, device_step.c, device_predict.c. */
+#ifndef RPS_WORKER_DEVICE_IMPL_H
+#define RPS_WORKER_DEVICE_IMPL_H
+
+#include "client/worker/device.h"
+#include "client/worker/net.h"
+
+#include <pthread.h>
+
+/**
+ * What a training step is compiled for, and where everything lies, in bytes.
+ *
+ * A set is what the input thread copies ahead, `in` what a step's fetch brings,
+ * `out` what goes back beside the variables' gradients:
+ *
+ *   set  dense [rows][dense], labels [rows][labels], and of each table
+ *        starts i32 [rows * bags + 1], slots i32 [tokens]
+ *   in   f64 [4]: factor of the loss, of its gradient, step, 0;
+ *        of each table rows [distinct][dim]
+ *   out  f64 loss; of each table gradients [rows][bags][dim]
+ */
+struct rps_device_shape {
+    uint64_t rows;
+    uint64_t tokens[RPS_MODEL_TABLES_MAX];   /* capacity */
+    uint64_t distinct[RPS_MODEL_TABLES_MAX]; /* capacity */
+    uint64_t labels_at;                      /* dense is at 0 */
+    uint64_t starts_at[RPS_MODEL_TABLES_MAX];
+    uint64_t slots_at[RPS_MODEL_TABLES_MAX];
+    uint64_t set_bytes;
+    uint64_t rows_at[RPS_MODEL_TABLES_MAX];
+    uint64_t in_bytes;
+    uint64_t gradients_at[RPS_MODEL_TABLES_MAX];
+    uint64_t out_bytes;
+};
+
+#define RPS_DEVICE_ALIGN   64u
+#define RPS_DEVICE_STEP_AT (2 * sizeof(double)) /* in `in` */
+
+/** Does the turn's batch fit? */
+bool rps_device_shape_fits(const struct rps_device_shape *shape,
+        const struct rps_model *model, const struct rps_turn *turn);
+
+/** Grow it, so that the turn's batch and others like it fit. */
+void rps_device_shape_grow(struct rps_device_shape *shape,
+        const struct rps_model *model, const struct rps_turn *turn);
+
+/** The set of a turn that fits: set [set_bytes]. */
+void rps_device_shape_pack(const struct rps_device_shape *shape,
+        const struct rps_model *model, const struct rps_turn *turn, char *set);
+
+/** Why an input thread ended. */
+enum rps_feed_end {
+    RPS_FEED_DONE = 0, /* no step is left, or it was told to */
+    RPS_FEED_GROW,     /* the next turn does not fit */
+    RPS_FEED_BAD_TURN, /* the next turn could not be read */
+    RPS_FEED_FAILED    /* the device: status and error say why */
+};
+
+/** The input thread: packs each turn of a reader and copies it to the device
+ * ahead of the steps. */
+struct rps_feed {
+    struct rps_reader *reader;            /* set before start, as all these */
+    const struct rps_model *model;        /* borrowed */
+    const struct rps_device_shape *shape; /* borrowed */
+    rps_npu_queue *queue;                 /* borrowed */
+    char *set;                            /* the thread's */
+    uint64_t next;                        /* the turn's number */
+    pthread_t thread;
+    bool runs;
+    /* the thread's, until it is joined */
+    enum rps_feed_end end;
+    rps_status status;
+    struct rps_error error;
+};
+
+rps_status rps_feed_start(struct rps_feed *feed, struct rps_error *error);
+
+/** Wait for its end; cancel: at once, whatever lies in the queue is dropped. */
+void rps_feed_join(struct rps_feed *feed, bool cancel);
+
+/** A compiled training step and its memory. Zeroed: there is none. */
+struct rps_device_step {
+    rps_npu_step *compiled;
+    rps_npu_queue *queue;
+    rps_npu_tensor set, in, out; /* f32 [bytes / 4] */
+    char *in_host, *out_host;    /* [in_bytes], [out_bytes] */
+    struct rps_device_shape shape;
+    struct rps_feed feed;
+
+    /* of the steps that run */
+    struct rps_loop *loop;
+    struct rps_loop_step hand;
+    uint64_t done;     /* iterations of this launch that ended */
+    rps_status status; /* of a host function; its words are the run's */
+};
+
+/** A compiled forward of a tile. Zeroed: there is none. */
+struct rps_device_predictor {
+    rps_npu_step *compiled;
+    rps_npu_tensor in, out;
+    char *in_host;
+    float *out_host; /* [tile][labels] */
+    uint64_t rows_at[RPS_MODEL_TABLES_MAX];
+    uint64_t starts_at[RPS_MODEL_TABLES_MAX];
+    uint64_t in_bytes;
+};
+
+struct rps_device {
+    const struct rps_settings *settings; /* borrowed */
+    struct rps_model *model;             /* borrowed */
+    rps_npu *npu;
+    rps_npu_stream *compute;
+    rps_npu_stream *copies; /* of what is offloaded; NULL: nothing is */
+    struct rps_net net;
+    struct rps_device_step step;
+    struct rps_device_predictor predictor;
+    uint64_t reserved_first; /* by the pool, once a launch ended; 0: none */
+    uint64_t reserved_last;  /* the same, of the last launch */
+    uint64_t largest_loop;   /* steps of a launch */
+    uint64_t launches;       /* that training's steps took, as counted there */
+    uint64_t steps;          /* of training */
+    bool told;               /* that a step was compiled again */
+};
+
+/** The library's words behind the device's; NOMEM: with the pool's numbers. */
+rps_status rps_device_failed(
+        struct rps_device *device, rps_status status, struct rps_error *error);
+
+/** f32 [bytes / 4], bytes a multiple of RPS_DEVICE_ALIGN. */
+rps_status rps_device_make(
+        struct rps_device *device, uint64_t bytes, rps_npu_tensor *tensor_out);
+
+void rps_device_step_finish(struct rps_device *device);
+void rps_device_predictor_finish(struct rps_device *device);
+
+static inline uint64_t
+rps_device_align(uint64_t bytes)
+{
+    return (bytes + RPS_DEVICE_ALIGN - 1) / RPS_DEVICE_ALIGN * RPS_DEVICE_ALIGN;
+}
+
+#endif /* RPS_WORKER_DEVICE_IMPL_H */
