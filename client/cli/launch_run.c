@@ -455,25 +455,11 @@ check_left(struct watch *watch, uint64_t now)
     }
 }
 
-/* In async a chief that is stopped keeps nobody waiting that could tell: the
- * others do their steps and end. A job all of whose replicas are stopped may
- * stand as long as it likes. */
 static void
 check_halted(struct watch *watch, uint64_t now)
 {
-    const double limit = watch->plan->options->step_timeout;
-    const struct rps_launch_child *child = rps_launch_halted(watch->plan);
-    const double waited = (double)(now - watch->halted_ms) / 1000.0;
-
-    if (child == NULL) {
-        watch->halted_ms = 0;
-    } else if (watch->halted_ms == 0) {
-        watch->halted_ms = now;
-    } else if (waited >= limit && !watch->stopping) {
-        rps_launch_say(watch->plan,
-                "%s has been stopped for %.1f s, and the other replicas have "
-                "ended (--step-timeout is %.1f s); stopping all",
-                child->label, waited, limit);
+    if (rps_launch_is_halted(watch->plan, now, &watch->halted_ms) &&
+            !watch->stopping) {
         watch->code = watch->code != 0 ? watch->code : RPS_TOOL_UNAVAILABLE;
         stop_all(watch, SIGTERM);
     }
