@@ -110,6 +110,12 @@ void rps_launch_mpi_untag(
 bool rps_launch_mpi_banner(const struct rps_launch_child *child,
         struct rps_launch_stream *stream, const char *line, char **shown_out);
 
+/** true, with a line that says so: the replicas that have not ended are all
+ * stopped (SIGSTOP), others have ended, and both for --step-timeout.
+ * *since_ms begins with 0 and is kept between the calls. */
+bool rps_launch_is_halted(
+        const struct rps_launch_plan *plan, uint64_t now, uint64_t *since_ms);
+
 /** Path of recpsd, owned; "recpsd" if only PATH can know it. */
 char *rps_launch_find_server(void);
 

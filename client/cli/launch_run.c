@@ -52,6 +52,7 @@ struct watch {
     bool stopping;
     bool servers_stopped; /* no SHUTDOWN came to them */
     uint64_t orphaned_ms; /* when a server died; 0: none did */
+    uint64_t halted_ms;   /* when the last replica that ran was stopped; 0 */
     uint64_t replicas_ended_ms;
     uint64_t all_ended_ms;
 };
@@ -454,6 +455,16 @@ check_left(struct watch *watch, uint64_t now)
     }
 }
 
+static void
+check_halted(struct watch *watch, uint64_t now)
+{
+    if (rps_launch_is_halted(watch->plan, now, &watch->halted_ms) &&
+            !watch->stopping) {
+        watch->code = watch->code != 0 ? watch->code : RPS_TOOL_UNAVAILABLE;
+        stop_all(watch, SIGTERM);
+    }
+}
+
 static struct rps_launch_child *
 child_of(struct watch *watch, pid_t pid)
 {
@@ -642,6 +653,7 @@ check_clocks(struct watch *watch)
     check_restarts(watch, now);
     check_suspects(watch, now);
     check_left(watch, now);
+    check_halted(watch, now);
     check_members(watch, now);
     if (running(watch, RPS_ROLE_NONE, true) == 0 &&
             watch->replicas_ended_ms == 0) {

@@ -13,6 +13,7 @@
 #include "client/worker/mlp.h"
 
 #include <cblas.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,9 +327,9 @@ projection_init(struct projection *projection, struct rps_model *model,
                 "proj.NAME.weight: at most %u characters",
                 table->name, (unsigned)(sizeof(name) - sizeof("proj..weight")));
     }
-    /* no ReLU follows: Glorot's bound, +-sqrt(6 / (in + out)) */
-    projection->weight = rps_model_add_variable(
-            model, name, width, table->dim, width + table->dim);
+    /* Glorot's bound, as in the published code */
+    projection->weight = rps_model_add_variable(model, name, width, table->dim,
+            (float)sqrt(6.0 / ((double)width + table->dim)));
     name_projection(projection, table, width);
     projection->output = calloc(bags * width, sizeof(float));
     projection->gradient = calloc(bags * width, sizeof(float));

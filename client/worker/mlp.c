@@ -3,30 +3,40 @@
 
 #include <assert.h>
 #include <cblas.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TILE ((blasint)RPS_MODEL_TILE)
 
+/*
+ * The law of PyTorch's nn.Linear for weights and biases. sqrt is exact to the
+ * last bit everywhere, so the values are the same on every machine. A layer
+ * without input, the bias of a constant, is taken as one of one input: at
+ * zeros no unit of it, or above it, would ever have a gradient.
+ */
+static float
+start_bound(uint32_t fan_in)
+{
+    return (float)(1.0 / sqrt(fan_in > 0 ? (double)fan_in : 1.0));
+}
+
 static rps_status
 layer_init(struct rps_mlp_layer *layer, struct rps_model *model,
         const char *prefix, uint32_t index, struct rps_error *error)
 {
     char name[RPS_VARIABLE_NAME_BYTES];
-    /* a layer without input must not start at zero: no unit of it, or
-     * above it, would ever have a gradient */
-    const uint32_t bias_fan_in = layer->in > 0 ? 0 : 1;
+    const float bound = start_bound(layer->in);
     size_t cells = (size_t)RPS_MODEL_TILE * layer->out;
 
     if (layer->in > 0) {
         snprintf(name, sizeof(name), "%s.%u.weight", prefix, 2 * index);
         layer->weight = rps_model_add_variable(
-                model, name, layer->out, layer->in, layer->in);
+                model, name, layer->out, layer->in, bound);
     }
     snprintf(name, sizeof(name), "%s.%u.bias", prefix, 2 * index);
-    layer->bias =
-            rps_model_add_variable(model, name, layer->out, 0, bias_fan_in);
+    layer->bias = rps_model_add_variable(model, name, layer->out, 0, bound);
     layer->output = calloc(cells, sizeof(float));
     layer->gradient = calloc(cells, sizeof(float));
     if (layer->output == NULL || layer->gradient == NULL) {

@@ -23,7 +23,7 @@ static const struct rps_operator loss_operator = {.type = "bce_with_logits",
 
 struct rps_variable *
 rps_model_add_variable(struct rps_model *model, const char *name, uint32_t out,
-        uint32_t in, uint32_t fan_in)
+        uint32_t in, float start_bound)
 {
     struct rps_variable *variable = &model->variables[model->variable_count];
 
@@ -34,7 +34,7 @@ rps_model_add_variable(struct rps_model *model, const char *name, uint32_t out,
     variable->shape[0] = out;
     variable->shape[1] = in;
     variable->elements = (uint64_t)out * (in > 0 ? in : 1);
-    variable->fan_in = fan_in;
+    variable->start_bound = start_bound;
     variable->rows = (variable->elements + RPS_DENSE_ROW_FLOATS - 1) /
                      RPS_DENSE_ROW_FLOATS;
     variable->first = model->variable_floats;
@@ -164,22 +164,16 @@ rps_model_build(struct rps_model **model_out, const struct rps_model_ops *ops,
 }
 
 /*
- * He et al. 2015, for layers with a ReLU; biases start at 0. A dense variable
- * is a table, so its draws follow the law of first values: element i is
- * column i mod 1024 of the row with key i / 1024. sqrt is exact to the last
- * bit everywhere; no other libm call is here.
+ * A dense variable is a table, so its draws follow the law of first values:
+ * element i is column i mod 1024 of the row with key i / 1024.
  */
 static void
 variable_start_values(struct rps_variable *variable, uint64_t seed)
 {
-    const float bound = (float)sqrt(6.0 / fmax(variable->fan_in, 1.0));
-    const struct rps_uniform uniform = rps_uniform_init(-bound, bound);
+    const struct rps_uniform uniform =
+            rps_uniform_init(-variable->start_bound, variable->start_bound);
     const uint64_t stream = rps_draw_stream(seed, variable->name);
 
-    memset(variable->values, 0, variable->elements * sizeof(float));
-    if (variable->fan_in == 0) {
-        return;
-    }
     for (uint64_t i = 0; i < variable->elements; i++) {
         const uint64_t row = rps_draw_row(stream, i / RPS_DENSE_ROW_FLOATS);
 

@@ -46,7 +46,7 @@ struct rps_variable {
     uint32_t ndim; /* weight: 2, bias: 1 */
     uint64_t shape[2];
     uint64_t elements;
-    uint32_t fan_in; /* start: uniform ±sqrt(6 / fan_in); 0: zeros */
+    float start_bound; /* start: uniform in [-start_bound, start_bound) */
     uint64_t rows;
     size_t first;     /* of its floats in those of the model */
     float *values;    /* [rows][1024] */
@@ -145,7 +145,8 @@ void rps_model_destroy(struct rps_model *model);
 void rps_model_run(struct rps_model *model, const struct rps_model_input *input,
         float *probabilities, double *loss_out);
 
-/** Start values from (seed, variable's name, element) alone. */
+/** Start values from (seed, variable's name, element) alone: uniform in each
+ * variable's bound. */
 void rps_model_start_values(struct rps_model *model, uint64_t seed);
 
 /* For the kinds. */
@@ -170,6 +171,6 @@ rps_model_pooled_floats(const struct rps_model_table *table)
 /** Add a variable of shape [out][in], or [out] with in = 0. It has its memory
  * once the model is built. */
 struct rps_variable *rps_model_add_variable(struct rps_model *model,
-        const char *name, uint32_t out, uint32_t in, uint32_t fan_in);
+        const char *name, uint32_t out, uint32_t in, float start_bound);
 
 #endif /* RPS_WORKER_MODEL_H */

@@ -10,12 +10,10 @@ from test_first_values import draws, uniform
 ROW = 1024  # elements in a dense table's row
 
 
-def start_weights(seed, name, shape, fan_in):
-    """A dense variable's start values; biases are zeros."""
+def start_weights(seed, name, shape, bound):
+    """A dense variable's start values, uniform in ±bound."""
     size = int(numpy.prod(shape))
-    if fan_in == 0:
-        return numpy.zeros(shape)
-    bound = numpy.float32(numpy.sqrt(6.0 / fan_in))
+    bound = numpy.float32(bound)
     rows = numpy.arange((size + ROW - 1) // ROW, dtype=numpy.uint64)
     drawn = draws(seed, name, rows, ROW).reshape(-1)[:size]
     return uniform(-bound, bound, drawn).astype(float).reshape(shape)
@@ -24,13 +22,13 @@ def start_weights(seed, name, shape, fan_in):
 class Variable:
     """A dense variable as a table of rows of 1024."""
 
-    def __init__(self, name, shape, fan_in, dense, seed):
+    def __init__(self, name, shape, bound, dense, seed):
         self.name, self.shape = name, shape
         self.size = int(numpy.prod(shape))
         self.keys = numpy.arange((self.size + ROW - 1) // ROW)
         spec = {**dense, "name": name, "dimension": ROW}
         self.model = Model(spec, self.keys, self.rows(
-            start_weights(seed, name, shape, fan_in)))
+            start_weights(seed, name, shape, bound)))
 
     def rows(self, value):
         padded = numpy.zeros(len(self.keys) * ROW, numpy.float32)
@@ -97,20 +95,20 @@ class Dlrm:
             dim = table.spec["dimension"]
             if dim != self.width:
                 self.add(f"proj.{table.spec['name']}.weight",
-                         (self.width, dim), self.width + dim)
+                         (self.width, dim), (6 / (self.width + dim)) ** 0.5)
 
-    def add(self, name, shape, fan_in):
+    def add(self, name, shape, bound):
         self.variables[name] = Variable(
-            name, shape, fan_in, self.dense, self.seed)
+            name, shape, bound, self.dense, self.seed)
 
     def layers(self, prefix, width, widths):
         names = []
         for i, out in enumerate(widths):
             name = f"{prefix}.{2 * i}"
+            bound = (width or 1) ** -0.5  # a constant is one input
             if width:
-                self.add(f"{name}.weight", (out, width), width)
-            # without an input the bias itself is what is drawn
-            self.add(f"{name}.bias", (out,), 0 if width else 1)
+                self.add(f"{name}.weight", (out, width), bound)
+            self.add(f"{name}.bias", (out,), bound)
             names.append(name)
             width = out
         return names

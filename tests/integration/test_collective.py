@@ -136,7 +136,8 @@ def test_what_servers_skip_refuse_and_average_a_group_does(
         name, flags, tmp_path):
     data = tmp_path / "data.tsv"
     test_schedule.huge(data, 400)
-    flags = ["--data", f"criteo:{data}", "--train-rows", 320, *flags]
+    flags = ["--data", f"criteo:{data}", "--train-rows", 320,
+             *test_schedule.LARGE, *flags]
     code = 70 if name == "refused" else 0  # the last loss is not finite
     run(tmp_path / "ps", *flags, start=None, code=code)
     done = run(tmp_path / "group", *GROUP, "--allreduce-bucket", "4KiB", *flags,

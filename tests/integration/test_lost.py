@@ -117,6 +117,26 @@ def test_with_leave_a_silent_chief_ends_the_launch():
         end(process)
 
 
+def test_a_stopped_chief_of_which_nobody_waits_ends_the_launch():
+    process = subprocess.Popen(
+        [str(word) for word in (
+            programs.RECPS, "launch", "--ps", 1, "--workers", 2,
+            "--step-timeout", 1, "--", trainer.TRAIN, *DATA, "--mode", "async",
+            "--epochs", 100, "--steps", 2000)],
+        env=programs.environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
+    try:
+        wait_for_step(process, 10)
+        os.kill(children(process, "recps-train")[0], signal.SIGSTOP)
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 69, rest
+        assert re.search(r"worker:0 has been stopped for 1\.\d s, and the other "
+                         r"replicas have ended \(--step-timeout is 1.0 s\); "
+                         "stopping all", rest), rest
+    finally:
+        end(process)
+
+
 UNLIKE = {
     "data": (["--data", "synthetic:rows=6000,keys=300,seed=4"], "--data"),
     "rows": (["--data", "synthetic:rows=6001,keys=300,seed=3"], "--data"),

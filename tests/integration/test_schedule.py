@@ -254,7 +254,8 @@ def test_a_loss_scale_changes_no_bit(tmp_path, scale):
 
 
 def huge(path, rows):
-    """Rows whose dense features make gradients beyond a float at 2^127."""
+    """Rows whose dense features, with LARGE rows of the table, make gradients
+    beyond a float at 2^127."""
     made = trainer.criteo_file(path, rows)
     lines = [line.split("\t") for line in path.read_text().splitlines()]
     for line in lines:
@@ -263,7 +264,8 @@ def huge(path, rows):
     return len(made)
 
 
-DYNAMIC = ["--loss-scale", "dynamic:2^127", "--loss-scale-growth", 4]
+LARGE = ["--sparse-init", "uniform:-4,4"]
+DYNAMIC = [*LARGE, "--loss-scale", "dynamic:2^127", "--loss-scale-growth", 4]
 
 
 def test_an_overflow_skips_the_step_and_halves(tmp_path):
@@ -306,7 +308,7 @@ def test_a_skipped_step_leaves_no_trace(tmp_path):
     assert 0 < len(kept) < 30
     rest.write_text("".join(f"{line}\n" for step in kept
                             for line in lines[20 * (step - 1):20 * step]))
-    trainer.train("--data", f"criteo:{rest}", *adagrad,
+    trainer.train("--data", f"criteo:{rest}", *adagrad, *LARGE,
                   "--json-log", want, "--checkpoint-dir", tmp_path / "b")
     assert [step["loss"] for step in steps_of(log) if not step["skipped"]] == \
         column(want, "loss")

@@ -11,7 +11,7 @@ import trainer
 pytestmark = trainer.needs_programs
 
 
-TORCH = 0.695  # mean AUC of the reference in PyTorch, ten seeds
+TORCH = 0.695  # mean AUC of the same model in PyTorch, ten seeds
 
 
 def criteo(seed, *flags, ps=2, workers=1):
@@ -28,17 +28,13 @@ def ml100k(seed):
         "--seed", seed).stdout)
 
 
-def test_criteo_with_one_seed():
-    assert criteo(1) > 0.67  # PyTorch: mean 0.695, sd 0.005
-
-
-def test_criteo_async_with_one_seed():
-    assert criteo(1, "--mode", "async", workers=2) > 0.66
-
-
-def test_criteo_bounded_with_one_seed():
-    assert criteo(1, "--mode", "bounded:2", "--batch-size", 64,
-                  workers=2) > 0.67
+# Each gradient is of 128 rows, as PyTorch's: in sync those of all workers, in
+# the other modes, where each push is a step, those of one.
+@pytest.mark.parametrize("mode, workers, rows", [
+    ("sync", 1, 128), ("bounded:2", 2, 128), ("async", 2, 128)])
+def test_criteo_with_one_seed(mode, workers, rows):
+    auc = criteo(1, "--mode", mode, "--batch-size", rows, workers=workers)
+    assert abs(auc - TORCH) < 0.02  # PyTorch's seeds: deviation 0.005
 
 
 @pytest.mark.parametrize("epochs, ps", [
@@ -62,51 +58,13 @@ def test_two_workers_of_batch_64_are_one_of_128(tmp_path, epochs, ps):
 
 @pytest.mark.long
 @pytest.mark.parametrize("ps", [1, 2])
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("mode", ["sync", "bounded:2", "async"])
-def test_criteo_mean_of_five_seeds(mode, workers, ps):
-    # with our own start values the models get better than PyTorch's
-    aucs = [criteo(seed, "--mode", mode, "--batch-size", 128 // workers,
-                   ps=ps, workers=workers) for seed in range(1, 6)]
-    assert numpy.mean(aucs) >= TORCH - 0.01
-
-
-def torch_start(folder, seed):
-    """Start weights as nn.Linear and the reference draw them."""
-    draw = numpy.random.default_rng(seed)
-    folder.mkdir()
-
-    def save(name, bound, *shape):
-        values = draw.uniform(-bound, bound, shape).astype("<f4")
-        numpy.save(folder / f"{name}.npy", values)
-
-    for name, inputs, outputs in (("bot.0", 13, 64), ("bot.2", 64, 16),
-                                  ("top.0", 16 + 27 * 26 // 2, 64),
-                                  ("top.2", 64, 1)):
-        save(f"{name}.weight", inputs ** -0.5, outputs, inputs)
-        save(f"{name}.bias", inputs ** -0.5, outputs)
-    keys = {}
-    for line in trainer.data("criteo.tsv").read_text().splitlines():
-        for field, token in enumerate(line.split("\t")[14:40]):
-            keys.setdefault((field, int(token, 16) if token else -1), len(keys))
-    save("emb.weight", 0.05, len(keys), 16)
-    (folder / "keys.tsv").write_text("".join(
-        f"{row}\t{field}\t{token}\n" for (field, token), row in keys.items()))
-    return folder
-
-
-@pytest.mark.long
-def test_criteo_from_the_reference_s_own_law_of_start_values(tmp_path):
-    starts = [torch_start(tmp_path / f"{seed}", seed) for seed in range(1, 6)]
-    for mode in ("sync", "bounded:2", "async"):
-        for workers in (1, 2):
-            aucs = [criteo(1, "--mode", mode, "--batch-size", 128 // workers,
-                           "--init-from", start, workers=workers)
-                    for start in starts]
-            # who steps twice as often gets a little further: 0.705 was seen
-            assert numpy.mean(aucs) >= TORCH - 0.01, (mode, workers)
-            if mode == "sync":
-                assert numpy.mean(aucs) <= TORCH + 0.01, workers
+@pytest.mark.parametrize("mode, workers, rows", [
+    ("sync", 1, 128), ("sync", 2, 64), ("bounded:2", 1, 128),
+    ("bounded:2", 2, 128), ("async", 1, 128), ("async", 2, 128)])
+def test_criteo_mean_of_five_seeds_is_pytorch_s(mode, workers, rows, ps):
+    aucs = [criteo(seed, "--mode", mode, "--batch-size", rows, ps=ps,
+                   workers=workers) for seed in range(1, 6)]
+    assert abs(numpy.mean(aucs) - TORCH) <= 0.01, aucs
 
 
 @pytest.mark.long

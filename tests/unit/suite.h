@@ -4,7 +4,33 @@
 #define RPS_TESTS_UNIT_SUITE_H
 
 #include <check.h>
+#include <stdbool.h>
 #include <stdlib.h>
+
+#if defined(__SANITIZE_THREAD__)
+#define SUITE_TSAN true
+#else
+#define SUITE_TSAN false
+#endif
+
+/** ./run test --long: whatever has a long form takes it. */
+static inline bool
+suite_is_long(void)
+{
+    return getenv("RECPS_TEST_LONG") != NULL;
+}
+
+/**
+ * A case of one thread. ThreadSanitizer could find nothing in it and is
+ * twenty times as slow: the other builds run it.
+ */
+static inline void
+suite_add_single_threaded(Suite *suite, TCase *tcase)
+{
+    if (!SUITE_TSAN) {
+        suite_add_tcase(suite, tcase);
+    }
+}
 
 static inline int
 run_suite(Suite *suite)

@@ -40,7 +40,7 @@ START_TEST(a_limit_that_is_too_small_names_the_least_one)
     ck_assert_int_eq(rps_table_create(&table, &spec, 0, &error), RPS_E_INVAL);
     spec.memory_limit = least;
     ck_assert_int_eq(rps_table_create(&table, &spec, 0, &error), RPS_OK);
-    push_range(table, 1, 0, 1000000);
+    push_range(table, 1, 0, 200000);
     ck_assert_uint_le(used_of(table), least);
     ck_assert_uint_gt(rows_of(table), 5000);
     rps_table_destroy(table);
@@ -214,7 +214,7 @@ START_TEST(a_budget_is_never_exceeded)
     uint64_t keys[256];
     uint64_t least = UINT64_MAX;
 
-    for (uint64_t push = 0; push < 2400; push++) { /* 614 k rows */
+    for (uint64_t push = 0; push < 1200; push++) { /* 307 k rows */
         for (size_t i = 0; i < 256; i++) {
             keys[i] = push * 256 + i;
         }
@@ -229,7 +229,7 @@ START_TEST(a_budget_is_never_exceeded)
         }
     }
     ck_assert_uint_gt(least, 30000); /* of 42 k to 50 k that could fit */
-    ck_assert_uint_gt(stats_of(table).evicted_full, 500000);
+    ck_assert_uint_gt(stats_of(table).evicted_full, 200000);
     for (size_t i = 0; i < 256; i++) {
         ck_assert(has_row(table, keys[i]));
     }
@@ -321,13 +321,13 @@ START_TEST(admission_counts_are_part_of_the_budget)
 
     spec.min_used_times = 2;
     table = table_of(&spec);
-    for (uint64_t first = 0; first < 2000000; first += 100000) {
+    for (uint64_t first = 0; first < 1000000; first += 100000) {
         push_range(table, 1, first, 100000);
         ck_assert_uint_le(used_of(table), 8 * MIB);
     }
     ck_assert_uint_gt(stats_of(table).admission_keys, 10000);
     ck_assert_uint_eq(rows_of(table), 0);
-    push_range(table, 2, 1999000, 1000);
+    push_range(table, 2, 999000, 1000);
     ck_assert_uint_gt(rows_of(table), 500);
     ck_assert_uint_le(used_of(table), 8 * MIB);
     rps_table_destroy(table);

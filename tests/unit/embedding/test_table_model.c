@@ -520,7 +520,7 @@ END_TEST
 /* Sixteen times as many, and longer than a debugging run would be. */
 START_TEST(a_table_is_a_dictionary_for_many_more_seeds)
 {
-    if (getenv("RECPS_TEST_LONG") == NULL) {
+    if (!suite_is_long()) {
         return;
     }
     for (uint64_t seed = SEEDS; seed < SEEDS + 16 * SEEDS; seed++) {

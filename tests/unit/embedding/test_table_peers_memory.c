@@ -15,7 +15,7 @@
 #endif
 
 #define MIB  ((uint64_t)1 << 20)
-#define LONG (getenv("RECPS_TEST_LONG") != NULL)
+#define LONG suite_is_long()
 
 static uint64_t
 bytes_of(struct rps_table *table)

@@ -317,14 +317,17 @@ main(void)
 {
     Suite *suite = suite_create("tier");
     TCase *tc = tcase_create("tier");
+    TCase *threads = tcase_create("threads");
 
     tcase_set_timeout(tc, 120);
+    tcase_set_timeout(threads, 120);
     tcase_add_loop_test(
             tc, a_table_beyond_its_memory_is_the_table_that_it_would_be, 0, 3);
     tcase_add_test(tc, a_row_that_is_looked_up_comes_back);
     tcase_add_test(tc, a_disk_that_is_full_leaves_on_full_to_decide);
     tcase_add_test(tc, a_table_whose_memory_others_have_lies_on_the_disk);
-    tcase_add_test(tc, a_cut_has_the_rows_of_both_tiers);
-    suite_add_tcase(suite, tc);
+    tcase_add_test(threads, a_cut_has_the_rows_of_both_tiers);
+    suite_add_single_threaded(suite, tc);
+    suite_add_tcase(suite, threads);
     return run_suite(suite);
 }
