@@ -4,18 +4,21 @@ has the bits of no cache; more is what a model in Python says, which has lists
 and dicts and NumPy; hit rate and bytes against an ideal LRU's."""
 import collections
 import json
+import signal
 
 import numpy
 import pytest
 
-import programs
+import recovery
 import trainer
 
 pytestmark = trainer.needs_programs
 
 # after the marks: it may skip
+from test_lost import wait_for_step
 from test_model_config import BATCH, ROWS, SEED, feasign_file, make
 from test_schedule import DYNAMIC, huge
+from test_train import start_worker
 
 DLRM = ["--data", "synthetic:rows=1100,keys=400,zipf=1.05,seed=3",
         "--batch-size", 25, "--train-rows", 1000, "--device", "npu",
@@ -178,6 +181,66 @@ def test_no_bit_depends_on_depth_or_loop_size(tmp_path):
                  "--npu-loop-size", 7, ps=3)
     assert one[:2] == many[:2]
     assert one[2]["npu"]["cache"] == many[2]["npu"]["cache"]
+
+
+# --- steps that do not happen ----------------------------------------------
+
+@pytest.mark.long
+def test_rows_are_right_behind_steps_that_a_held_up_replica_missed(
+        recpsd, tmp_path):
+    """Nothing changes at these rates, so a step that counts all three has the
+    loss of a run without a cache and without a pause, whatever rows stay."""
+    log = tmp_path / "log"
+    flags = [*DLRM[:4], "--device", "npu", "--epochs", 100000, "--sparse-lr",
+             1e-30, "--dense-lr", 1e-30]
+    plain = tmp_path / "plain"
+    trainer.launch(*flags, "--steps", 600, "--json-log", plain, workers=3)
+    want = {line["step"]: line["loss"] for line in map(
+        json.loads, plain.read_text().splitlines()) if "loss" in line}
+    cached = [*flags, "--backup-workers", 1, "--device-cache", 200,
+              "--cache-staleness", 50, "--npu-loop-size", 20]
+    workers = [start_worker(recpsd, index, *cached, *(
+        ["--json-log", log] if index == 0 else []), workers=3)
+        for index in range(3)]
+    chief, _, slow = workers
+    try:
+        step = wait_for_step(chief, 10)
+        for _ in range(3):
+            slow.send_signal(signal.SIGSTOP)
+            step = wait_for_step(chief, step + 30)
+            slow.send_signal(signal.SIGCONT)
+            step = wait_for_step(chief, step + 100)
+        chief.send_signal(signal.SIGTERM)
+        assert chief.wait(60) == 143
+        rest = [worker.communicate(timeout=60)[0] for worker in workers[1:]]
+        assert "of this replica's steps were not" in rest[1], rest[1]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    whole = {line["step"]: line["loss"] for line in lines
+             if line.get("counted") == 3 and line["step"] in want}
+    assert len(whole) > 30 and max(whole) > 200
+    for step, loss in whole.items():
+        assert loss == pytest.approx(want[step], rel=1e-7), step
+
+
+@pytest.mark.long
+def test_a_job_that_comes_back_begins_with_no_row(tmp_path):
+    flags = [*DLRM[:4], "--recover", "--deterministic", "--save-steps", 10,
+             "--device", "npu", "--npu-loop-size", 20, "--device-cache", 500]
+    (tmp_path / "lost").mkdir()
+    with recovery.Job(tmp_path / "lost", *flags, data=DLRM[1], workers=1,
+                      options=["--restart", "on-failure"]) as job:
+        job.wait_for_step(25)
+        job.signal("ps:1")
+        job.wait_for("rolled back from step")
+        lost = job.result()
+    (tmp_path / "straight").mkdir()
+    with recovery.Job(tmp_path / "straight", *flags[:-2], data=DLRM[1],
+                      workers=1) as job:
+        assert job.result() == lost
 
 
 # --- figures ---------------------------------------------------------------
