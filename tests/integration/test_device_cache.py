@@ -9,6 +9,7 @@ import signal
 import numpy
 import pytest
 
+import exposition
 import recovery
 import trainer
 
@@ -19,6 +20,7 @@ from test_lost import wait_for_step
 from test_model_config import BATCH, ROWS, SEED, feasign_file, make
 from test_schedule import DYNAMIC, huge
 from test_train import start_worker
+from test_worker_admin import Trainer
 
 DLRM = ["--data", "synthetic:rows=1100,keys=400,zipf=1.05,seed=3",
         "--batch-size", 25, "--train-rows", 1000, "--device", "npu",
@@ -323,6 +325,18 @@ def test_hit_rate_is_the_ideal_lrus_and_bytes_fall(
     if len(bounds) > 2:
         with capsys.disabled():
             print("", *lines, sep="\n")
+
+
+def test_metrics_have_the_hits(tmp_path):
+    with Trainer(tmp_path, "--device", "npu", "--device-cache", 500,
+                 "--cache-staleness", 3) as run:
+        run.until(lambda stat: stat.get("cache_hit_rate", 0) > 0)
+        families = exposition.parse(run.get("/metrics")[1])
+    asked, held, current = (
+        families[name].samples[name, frozenset()] for name in (
+            f"recps_worker_cache_{what}_rows_total"
+            for what in ("asked", "held", "current")))
+    assert asked >= held >= current > 0
 
 
 # --- what is refused -------------------------------------------------------

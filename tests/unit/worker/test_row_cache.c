@@ -322,7 +322,7 @@ run_stream(const struct stream *stream, uint32_t batches)
 static uint32_t
 batches_of(uint32_t batches)
 {
-    return getenv("RECPS_TEST_LONG") != NULL ? 20 * batches : batches;
+    return getenv("RECPS_TEST_LONG") != NULL ? 10 * batches : batches;
 }
 
 // clang-format off
