@@ -31,8 +31,9 @@ run_call(rps_npu_stream *stream, struct rps_npu_task *task)
     (void)rps_npu_fail(RPS_OK, "it gave no words");
     status = call->function(call->context);
     if (start != 0) {
+        /* what it says over the network is told by who does it */
         rps_npu_span_end(start,
-                (struct rps_profile_span){.class = RPS_PROFILE_COMMUNICATION,
+                (struct rps_profile_span){.class = RPS_PROFILE_SCHEDULING,
                         .type = "host_function",
                         .name = call->name,
                         .track = stream->track});

@@ -38,6 +38,29 @@ lane_of(const struct rps_npu_capture *capture, const rps_npu_stream *stream)
     return l;
 }
 
+uint64_t
+rps_npu_capture_place(const rps_npu_stream *stream)
+{
+    const struct rps_npu_capture *capture = stream->capture;
+
+    return capture->works[lane_of(capture, stream)] + 1;
+}
+
+bool
+rps_npu_capture_follows(const rps_npu_stream *owner,
+        const rps_npu_stream *stream, uint64_t place)
+{
+    const struct rps_npu_capture *capture = owner->capture;
+    uint32_t lane;
+
+    if (capture == NULL) {
+        return false;
+    }
+    lane = lane_of(capture, stream);
+    return lane < capture->step->lane_count &&
+           capture->known[lane_of(capture, owner)][lane] >= place;
+}
+
 struct rps_npu_lane *
 rps_npu_capture_lane(rps_npu_stream *stream)
 {

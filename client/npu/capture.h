@@ -37,6 +37,14 @@ bool rps_npu_stream_captures(const rps_npu_stream *stream);
 /** The capture is void: words of this thread say why. */
 void rps_npu_capture_break(struct rps_npu_capture *capture);
 
+/** In a capture: the place that the stream's next task will have. */
+uint64_t rps_npu_capture_place(const rps_npu_stream *stream);
+
+/** `owner` captures: is `stream` part of the same capture, and does what
+ * `owner` has until now wait for that place of it? */
+bool rps_npu_capture_follows(const rps_npu_stream *owner,
+        const rps_npu_stream *stream, uint64_t place);
+
 /** The stream's part of the step. */
 struct rps_npu_lane *rps_npu_capture_lane(rps_npu_stream *stream);
 

@@ -3,6 +3,7 @@
 
 #include "client/npu/capture.h"
 #include "client/npu/error.h"
+#include "client/npu/pool_device.h"
 #include "client/npu/tensor.h"
 
 #include <inttypes.h>
@@ -68,7 +69,8 @@ keep(rps_npu_stream *stream, const char *operation,
     }
     return rps_npu_storage_stream(tensor->storage) == stream->number
                    ? RPS_OK
-                   : rps_npu_tensor_record_stream(tensor, stream);
+                   : rps_npu_pool_note_use(
+                             rps_npu_storage_address(tensor->storage), stream);
 }
 
 rps_status

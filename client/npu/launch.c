@@ -3,6 +3,7 @@
 
 #include "client/npu/capture.h"
 #include "client/npu/error.h"
+#include "client/npu/pool_device.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -354,6 +355,7 @@ rps_npu_launch_counted(rps_npu_stream *stream, struct rps_npu_step *step,
     rps_npu_launch_pause(stream->npu, "launch_step");
     rps_npu_stream_make_room(stream);
     post(stream, launch);
+    rps_npu_pool_show(stream->npu);
     return RPS_OK;
 }
 

@@ -189,6 +189,9 @@ find(struct rps_npu_pool *pool, const struct request *request)
     struct rps_pool_block *block;
 
     rps_pool_collect_locked(pool);
+    if (request->arena->private != NULL) {
+        rps_pool_follow_locked(pool, request->arena);
+    }
     block = rps_pool_best_fit_locked(
             request->arena, request->small, request->bytes);
     if (block == NULL) {
@@ -292,7 +295,8 @@ alloc_locked(struct rps_npu_pool *pool, struct request *request,
     }
     /* of a step: who frees it after the capture may have given its stream more
      * work, which the step's end does not wait for */
-    if (private != NULL && !rps_pool_use_locked(pool, block, entry)) {
+    if (private != NULL &&
+            !rps_pool_use_locked(pool, block, entry, RPS_POOL_NO_PLACE)) {
         return rps_fail(
                 error, RPS_E_NOMEM, "no memory on the host for the pool");
     }
@@ -384,26 +388,15 @@ rps_pool_free(
     return block != NULL ? RPS_OK : RPS_E_INVAL;
 }
 
-static bool
-is_used_by(const struct rps_pool_block *block,
-        const struct rps_pool_stream *stream)
-{
-    const struct rps_pool_use *use = block->uses;
-
-    while (use != NULL && use->stream != stream) {
-        use = use->next;
-    }
-    return use != NULL || block->segment->arena->stream == stream;
-}
-
 static rps_status
 add_use(struct rps_npu_pool *pool, struct rps_pool_block *block,
-        rps_npu_stream *stream, struct rps_error *error)
+        rps_npu_stream *stream, uint64_t place, struct rps_error *error)
 {
     struct rps_pool_stream *entry = rps_pool_stream_locked(pool, stream);
 
-    if (entry != NULL && (is_used_by(block, entry) ||
-                                 rps_pool_use_locked(pool, block, entry))) {
+    if (entry != NULL &&
+            (block->segment->arena->stream == entry ||
+                    rps_pool_use_locked(pool, block, entry, place))) {
         return RPS_OK;
     }
     return rps_fail(
@@ -412,7 +405,7 @@ add_use(struct rps_npu_pool *pool, struct rps_pool_block *block,
 
 rps_status
 rps_pool_record_stream(struct rps_npu_pool *pool, const void *address,
-        rps_npu_stream *stream, struct rps_error *error)
+        rps_npu_stream *stream, uint64_t place, struct rps_error *error)
 {
     struct rps_pool_block *block;
     rps_status status = RPS_E_INVAL;
@@ -420,7 +413,7 @@ rps_pool_record_stream(struct rps_npu_pool *pool, const void *address,
     pthread_mutex_lock(&pool->lock);
     block = find_live(pool, address, error);
     if (block != NULL) {
-        status = add_use(pool, block, stream, error);
+        status = add_use(pool, block, stream, place, error);
     }
     pthread_mutex_unlock(&pool->lock);
     return status;

@@ -38,6 +38,10 @@
 #define RPS_POOL_LARGE_SEGMENT (UINT64_C(20) << 20) /* bytes */
 #define RPS_POOL_HUGE_ROUND    (UINT64_C(2) << 20)  /* bytes */
 
+/** A use of a block that has no place in a capture, or one that is not known.
+ */
+#define RPS_POOL_NO_PLACE UINT64_MAX
+
 struct rps_npu_pool;
 
 /** The memory of one compiled step: segments apart from all others. What was
@@ -61,6 +65,10 @@ struct rps_pool_driver {
             uint64_t *position_out);
     bool (*passed)(
             void *context, const rps_npu_stream *stream, uint64_t position);
+    /* `owner` captures, on this thread: is `stream` part of the same capture,
+     * and will what `owner` is given next stand behind that place of it? */
+    bool (*follows)(void *context, const rps_npu_stream *owner,
+            const rps_npu_stream *stream, uint64_t place);
     /* May wait for more. */
     void (*wait)(void *context, rps_npu_stream *stream, uint64_t position);
 };
@@ -86,10 +94,13 @@ rps_status rps_pool_free(struct rps_npu_pool *pool, const void *address,
  * it; 0: it is in none. */
 uint64_t rps_pool_left(struct rps_npu_pool *pool, const void *address);
 
-/** Another stream uses the block. Errors: INVAL (no live block begins there),
+/** Another stream uses the block; where the block is a step's and the stream
+ * captures it, at this place and at no later one, or one that is recorded, too.
+ * Errors: INVAL (no live block begins there),
  * NOMEM. */
 RPS_NODISCARD rps_status rps_pool_record_stream(struct rps_npu_pool *pool,
-        const void *address, rps_npu_stream *stream, struct rps_error *error);
+        const void *address, rps_npu_stream *stream, uint64_t place,
+        struct rps_error *error);
 
 /** Segments without a block in use go back to the driver. Returns their
  * bytes. */

@@ -2,12 +2,15 @@
 /* The pool as npu.h has it. */
 #include "client/npu/pool_device.h"
 
+#include "base/clock.h"
 #include "client/npu/capture.h"
 #include "client/npu/device.h"
 #include "client/npu/error.h"
 #include "client/npu/stream.h"
+#include "client/profile/profile.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 /* --- the device under the pool ------------------------------------------- */
 
@@ -47,6 +50,13 @@ passed(void *context, const rps_npu_stream *stream, uint64_t position)
     return rps_npu_stream_passed(stream, position);
 }
 
+static bool
+follows(void *context, const rps_npu_stream *owner,
+        const rps_npu_stream *stream, uint64_t place)
+{
+    return rps_npu_capture_follows(owner, stream, place);
+}
+
 static void
 wait_for(void *context, rps_npu_stream *stream, uint64_t position)
 {
@@ -63,6 +73,7 @@ rps_npu_pool_open(rps_npu *npu)
             .stream_name = stream_name,
             .mark = mark,
             .passed = passed,
+            .follows = follows,
             .wait = wait_for,
     };
 
@@ -79,6 +90,31 @@ rps_npu_pool_close(rps_npu *npu)
 
 /* --- calls ------------------------------------------------------------------
  */
+
+static void
+show_figure(const rps_npu *npu, const char *what, uint64_t ns, uint64_t bytes)
+{
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "npu%" PRIu32 " %s", npu->id, what);
+    rps_profile_figure(name, ns, (double)bytes);
+}
+
+void
+rps_npu_pool_show(rps_npu *npu)
+{
+    rps_npu_pool_stats stats;
+    uint64_t ns;
+
+    if (!rps_profile_is_on()) {
+        return;
+    }
+    rps_pool_read_stats(npu->pool, &stats);
+    ns = rps_clock_ns();
+    show_figure(npu, "allocated", ns, stats.allocated.now);
+    show_figure(npu, "active", ns, stats.active.now);
+    show_figure(npu, "reserved", ns, stats.reserved.now);
+}
 
 /* The pool's words, as the device's. */
 static rps_status
@@ -98,6 +134,7 @@ rps_npu_pool_take(rps_npu_stream *stream, struct rps_pool_private *memory,
     const rps_status status = rps_pool_alloc(
             stream->npu->pool, stream, memory, bytes, address_out, &error);
 
+    rps_npu_pool_show(stream->npu);
     return answer(stream->npu, status, "memory of the pool", &error);
 }
 
@@ -124,25 +161,42 @@ rps_status
 rps_npu_pool_free(rps_npu *npu, void *address)
 {
     struct rps_error error = {.text = ""};
+    rps_status status;
 
     if (address == NULL) {
         return RPS_OK;
     }
-    return answer(npu, rps_pool_free(npu->pool, address, &error),
-            "give memory back to the pool", &error);
+    status = rps_pool_free(npu->pool, address, &error);
+    rps_npu_pool_show(npu);
+    return answer(npu, status, "give memory back to the pool", &error);
+}
+
+static rps_status
+record(void *address, rps_npu_stream *stream, uint64_t place)
+{
+    struct rps_error error = {.text = ""};
+
+    return answer(stream->npu,
+            rps_pool_record_stream(
+                    stream->npu->pool, address, stream, place, &error),
+            "record a stream", &error);
 }
 
 rps_status
 rps_npu_pool_record_stream(void *address, rps_npu_stream *stream)
 {
-    struct rps_error error = {.text = ""};
-
     if (stream == NULL) {
         return rps_npu_fail(RPS_E_INVAL, "record a stream: none is given");
     }
-    return answer(stream->npu,
-            rps_pool_record_stream(stream->npu->pool, address, stream, &error),
-            "record a stream", &error);
+    return record(address, stream, RPS_POOL_NO_PLACE);
+}
+
+rps_status
+rps_npu_pool_note_use(void *address, rps_npu_stream *stream)
+{
+    return record(address, stream,
+            rps_npu_stream_captures(stream) ? rps_npu_capture_place(stream)
+                                            : RPS_POOL_NO_PLACE);
 }
 
 uint64_t

@@ -17,6 +17,15 @@ rps_status rps_npu_pool_take(rps_npu_stream *stream,
 /** Of which step's memory what the stream asks for is; NULL: of no step's. */
 struct rps_pool_private *rps_npu_pool_step_of(const rps_npu_stream *stream);
 
+/** A tensor's block is used on the stream by the task that it is given next
+ * (rps_npu_pool_record_stream() is for any, from now on). */
+rps_status rps_npu_pool_note_use(void *address, rps_npu_stream *stream);
+
+/** Where a profile is collected: the pool's allocated, active and reserved
+ * bytes now. Shown when blocks are given and taken back; by a launch, since a
+ * step asks for nothing. */
+void rps_npu_pool_show(rps_npu *npu);
+
 /** The device has no streams any more. */
 void rps_npu_pool_close(rps_npu *npu);
 

@@ -29,6 +29,7 @@ struct rps_pool_stream {
 struct rps_pool_use {
     struct rps_pool_stream *stream;
     struct rps_pool_block *block;
+    uint64_t place;    /* of the last use in a capture, RPS_POOL_NO_PLACE */
     uint64_t position; /* the mark, where it is marked */
     bool marked;
     uint64_t number; /* of pool->waits_ever, when it began to wait */
@@ -137,12 +138,18 @@ struct rps_pool_stream *rps_pool_stream_locked(
 /* One more on the block's list, made while it is live, so that a free never
  * fails. false: no memory. */
 bool rps_pool_use_locked(struct rps_npu_pool *pool,
-        struct rps_pool_block *block, struct rps_pool_stream *stream);
+        struct rps_pool_block *block, struct rps_pool_stream *stream,
+        uint64_t place);
 
 /* A block that is freed, in no tree: its uses become waits; it returns at once
  * where there are none. */
 void rps_pool_wait_locked(
         struct rps_npu_pool *pool, struct rps_pool_block *block);
+
+/* The arena is a step's, its capture goes on, and its stream asks for memory:
+ * blocks behind whose other uses the stream stands are free. */
+void rps_pool_follow_locked(
+        struct rps_npu_pool *pool, const struct rps_pool_arena *arena);
 
 /* Blocks whose marks are passed are free. */
 void rps_pool_collect_locked(struct rps_npu_pool *pool);

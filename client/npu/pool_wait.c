@@ -50,15 +50,24 @@ rps_pool_stream_release_locked(
 
 bool
 rps_pool_use_locked(struct rps_npu_pool *pool, struct rps_pool_block *block,
-        struct rps_pool_stream *stream)
+        struct rps_pool_stream *stream, uint64_t place)
 {
-    struct rps_pool_use *use = calloc(1, sizeof(*use));
+    struct rps_pool_use *use = block->uses;
 
+    while (use != NULL && use->stream != stream) {
+        use = use->next;
+    }
+    if (use != NULL) {
+        use->place = place > use->place ? place : use->place;
+        return true;
+    }
+    use = calloc(1, sizeof(*use));
     if (use == NULL) {
         return false;
     }
     use->stream = stream;
     use->block = block;
+    use->place = place;
     use->next = block->uses;
     block->uses = use;
     stream->references++;
@@ -140,16 +149,22 @@ rps_pool_wait_locked(struct rps_npu_pool *pool, struct rps_pool_block *block)
     }
 }
 
-/* The stream's oldest use is over. */
+/* The use behind `before` (NULL: the stream's oldest) is over. */
 static void
-end_first(struct rps_npu_pool *pool, struct rps_pool_stream *stream)
+end_use(struct rps_npu_pool *pool, struct rps_pool_stream *stream,
+        struct rps_pool_use *before)
 {
-    struct rps_pool_use *use = stream->first_use;
+    struct rps_pool_use *use =
+            before != NULL ? before->next : stream->first_use;
     struct rps_pool_block *block = use->block;
 
-    stream->first_use = use->next;
-    if (stream->first_use == NULL) {
-        stream->last_use = NULL;
+    if (before != NULL) {
+        before->next = use->next;
+    } else {
+        stream->first_use = use->next;
+    }
+    if (stream->last_use == use) {
+        stream->last_use = before;
     }
     assert(block->state == RPS_POOL_WAITING && block->waits > 0);
     block->waits--;
@@ -164,7 +179,40 @@ rps_pool_finish_uses_locked(
         struct rps_npu_pool *pool, struct rps_pool_stream *stream)
 {
     while (stream->first_use != NULL) {
-        end_first(pool, stream);
+        end_use(pool, stream, NULL);
+    }
+}
+
+static bool
+is_followed(const struct rps_npu_pool *pool, const struct rps_pool_use *use,
+        const struct rps_pool_arena *arena)
+{
+    return !use->marked && use->place != RPS_POOL_NO_PLACE &&
+           use->block->segment->arena == arena &&
+           pool->driver.follows(pool->driver.context, arena->stream->stream,
+                   use->stream->stream, use->place);
+}
+
+void
+rps_pool_follow_locked(
+        struct rps_npu_pool *pool, const struct rps_pool_arena *arena)
+{
+    struct rps_pool_stream *stream;
+
+    for (stream = pool->streams; stream != NULL; stream = stream->next) {
+        struct rps_pool_use *before = NULL;
+        struct rps_pool_use *use = stream->first_use;
+
+        while (use != NULL) {
+            struct rps_pool_use *next = use->next;
+
+            if (is_followed(pool, use, arena)) {
+                end_use(pool, stream, before);
+            } else {
+                before = use;
+            }
+            use = next;
+        }
     }
 }
 
@@ -176,7 +224,7 @@ rps_pool_collect_locked(struct rps_npu_pool *pool)
     for (stream = pool->streams; stream != NULL; stream = stream->next) {
         while (stream->first_use != NULL &&
                 is_passed(pool, stream->first_use)) {
-            end_first(pool, stream);
+            end_use(pool, stream, NULL);
         }
     }
 }

@@ -19,6 +19,12 @@ struct rps_npu_storage {
     uint64_t stream; /* for whose work: its number */
 };
 
+void *
+rps_npu_storage_address(const rps_npu_storage *storage)
+{
+    return storage->address;
+}
+
 rps_npu *
 rps_npu_storage_device(const rps_npu_storage *storage)
 {

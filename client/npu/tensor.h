@@ -8,6 +8,9 @@
 /** Sizes in bytes, and products of them with 8, do not overflow. */
 #define RPS_NPU_ELEMENTS_MAX (UINT64_C(1) << 44)
 
+/** The start of its block. */
+void *rps_npu_storage_address(const rps_npu_storage *storage);
+
 rps_npu *rps_npu_storage_device(const rps_npu_storage *storage);
 
 /** The number of the step whose memory it is (pool.h); 0: no step's. */

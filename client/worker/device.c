@@ -177,6 +177,17 @@ rps_device_usage(void *context, struct rps_usage_device *usage)
     return true;
 }
 
+void
+rps_device_profile(const struct rps_device *device, uint64_t now_ns)
+{
+    rps_npu_pool_stats pool;
+
+    rps_npu_pool_read_stats(device->npu, &pool);
+    rps_profile_figure("npu allocated", now_ns, (double)pool.allocated.now);
+    rps_profile_figure("npu active", now_ns, (double)pool.active.now);
+    rps_profile_figure("npu reserved", now_ns, (double)pool.reserved.now);
+}
+
 struct rps_report_npu
 rps_device_tell(const struct rps_device *device)
 {

@@ -68,6 +68,9 @@ struct rps_stage_engine rps_device_stage_engine(struct rps_device *device);
 /** For metrics: context is the device. Any thread. */
 bool rps_device_usage(void *context, struct rps_usage_device *usage);
 
+/** Its pool's memory, as figures of the profile. */
+void rps_device_profile(const struct rps_device *device, uint64_t now_ns);
+
 /** What it did so far. */
 struct rps_report_npu rps_device_tell(const struct rps_device *device);
 

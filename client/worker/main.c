@@ -9,6 +9,7 @@
 
 #include <cblas.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
@@ -23,8 +24,9 @@ static const char usage[] =
         "process where there is none. docs/TRAINING.md says what the options\n"
         "do together, docs/DATA.md what SPEC may be.\n";
 
-static volatile sig_atomic_t stop_number;
-static volatile sig_atomic_t save_wished;
+/* The handlers' thread is the main one; a device's stream asks, too. */
+static atomic_int stop_number;
+static atomic_int save_wished;
 /* What is said if a signal comes now; NULL: this process does not wait. */
 static const char *_Atomic waiting_words;
 
@@ -71,10 +73,7 @@ on_stop(int number)
 bool
 rps_save_signal(void)
 {
-    const bool wished = save_wished != 0;
-
-    save_wished = 0;
-    return wished;
+    return atomic_exchange(&save_wished, 0) != 0;
 }
 
 static void

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RPS_OPERATOR_TRACK        "host"
+#define RPS_OPERATOR_TRACK        "loop"
 #define RPS_OPERATOR_NAME_BYTES   160u
 #define RPS_OPERATOR_SHAPES_BYTES 64u
 

@@ -5,8 +5,13 @@
 #include "base/process.h"
 #include "client/profile/profile.h"
 #include "client/profile/session.h"
+#include "client/worker/device.h"
 
 #include <inttypes.h>
+
+/* Asking the kernel takes some 20 us: of steps of a millisecond it would be
+ * seen. */
+#define LOOK_NS 10000000u
 
 static bool
 is_asked_for(const struct rps_run *run)
@@ -62,12 +67,22 @@ rps_profiling_joined(struct rps_run *run, uint64_t done, uint64_t last)
 }
 
 void
-rps_profiling_step(uint64_t step)
+rps_profiling_step(struct rps_run *run, uint64_t step)
 {
+    uint64_t now;
+
     rps_profile_step(step);
-    if (rps_profile_is_on()) {
-        rps_profile_figure("host resident", rps_clock_ns(),
-                (double)rps_process_resident());
+    if (!rps_profile_is_on()) {
+        return;
+    }
+    now = rps_clock_ns();
+    if (now - run->profile_looked_ns < LOOK_NS) {
+        return;
+    }
+    run->profile_looked_ns = now;
+    rps_profile_figure("host resident", now, (double)rps_process_resident());
+    if (run->device != NULL) {
+        rps_device_profile(run->device, now);
     }
 }
 

@@ -17,8 +17,9 @@ rps_status rps_profiling_begin(struct rps_run *run, uint64_t steps);
  * of the steps asked for is among them. */
 void rps_profiling_joined(struct rps_run *run, uint64_t done, uint64_t last);
 
-/** A step begins: to the profile, with what the process holds. */
-void rps_profiling_step(uint64_t step);
+/** A step begins, or with 0 none; from time to time with the memory that the
+ * process and the device hold. Whoever has the loop. */
+void rps_profiling_step(struct rps_run *run, uint64_t step);
 
 /** Write it, and say where it is. Errors: IO, NOMEM. */
 rps_status rps_profiling_end(struct rps_run *run, struct rps_error *error);

@@ -41,6 +41,7 @@ struct rps_run {
     struct rps_group *group;   /* --dense allreduce; NULL: no such thing */
     struct rps_report *report; /* the chief's; others: quiet */
     struct rps_profile_session *profile; /* NULL: none, or over */
+    uint64_t profile_looked_ns;          /* at the memory, last */
     struct rps_admin_port *admin_port;   /* NULL: none; main.c's */
     bool data_failed;                    /* the failure in hand is the data's */
     bool running;                        /* tables are open and in use */

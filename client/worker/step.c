@@ -329,7 +329,7 @@ rps_loop_before(struct rps_loop *loop, struct rps_loop_step *step)
             .finite = true,
     };
     rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
-    rps_profiling_step(step->number);
+    rps_profiling_step(run, step->number);
     if (rps_loss_scale_is_on(&loop->scale)) {
         step->factor = rps_loss_scale_factor(&loop->scale);
     }

@@ -206,7 +206,7 @@ train(struct rps_loop *loop)
         }
     }
     rps_spent_on(&loop->spent, RPS_SPENT_OTHER);
-    rps_profiling_step(0);
+    rps_profiling_step(loop->run, 0);
     say_uncounted(loop);
     return status == RPS_OK && loop->run->group != NULL
                    ? rps_group_compare(loop->run->group, &loop->run->error)

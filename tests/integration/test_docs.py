@@ -49,6 +49,7 @@ def test_documented_commands_run(page, script, tmp_path):
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("TF_CONFIG", "RECPS_"))}
     env["PATH"] = ":".join([str(BUILD / p) for p in places] + [env["PATH"]])
+    env["RPS_NPU_HOST"] = f"test-docs-{os.getpid()}"  # devices of our own
     env["PKG_CONFIG_PATH"] = str(BUILD / "meson-uninstalled")
     env["LD_LIBRARY_PATH"] = ":".join(
         str(BUILD / p) for p in ["client", "client/collective", "client/npu"])

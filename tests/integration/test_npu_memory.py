@@ -67,7 +67,7 @@ def sums(value):
 def real():
     if not SNAPSHOT.is_file():
         pytest.skip(f"{SNAPSHOT} is not built")
-    env = dict(programs.environment(), RPS_NPU_HOST="test-npu-memory")
+    env = programs.environment()
     return json.loads(subprocess.run([str(SNAPSHOT)], env=env, check=True,
                                      capture_output=True, timeout=60).stdout)
 
@@ -111,7 +111,7 @@ def test_variables_and_slots_first_fit_in_less_and_fragment_less():
     tool = SNAPSHOT.with_name("npu_fragmentation")
     if not tool.is_file():
         pytest.skip(f"{tool} is not built")
-    env = dict(programs.environment(), RPS_NPU_HOST="test-npu-fragmentation")
+    env = programs.environment()
     table = subprocess.run([str(tool)], env=env, check=True, text=True,
                            capture_output=True, timeout=60).stdout
     rows = [[cell.strip() for cell in line.split("|")[1:-1]]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saves beside traffic: what is in them, and that each one ends."""
+import contextlib
 import json
 import os
 import re
@@ -351,7 +352,9 @@ def test_a_full_disk_fails_the_save_and_not_the_server(tmp_path):
         server.start()
     finally:
         subprocess.Popen = popen
-    with server, server.connect() as link:
+    with contextlib.ExitStack() as stack:
+        stack.push(server)  # it runs already
+        link = stack.enter_context(server.connect())
         table = link.table("own", DIM, **OWN)
         keys = numpy.arange(3000)
         reply = link.call(wire.PUSH, section_of(

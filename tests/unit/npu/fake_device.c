@@ -107,6 +107,13 @@ passed(void *context, const rps_npu_stream *stream, uint64_t position)
     return stream->done >= position;
 }
 
+static bool
+follows(void *context, const rps_npu_stream *owner,
+        const rps_npu_stream *stream, uint64_t place)
+{
+    return owner->other == stream && owner->known >= place;
+}
+
 /* The device goes on until then. */
 static void
 wait_for(void *context, rps_npu_stream *stream, uint64_t position)
@@ -129,6 +136,7 @@ fake_pool_create(struct fake_device *device)
             .stream_name = stream_name,
             .mark = mark,
             .passed = passed,
+            .follows = follows,
             .wait = wait_for,
     };
     struct rps_npu_pool *pool = rps_pool_create(&driver);
@@ -181,13 +189,20 @@ fake_free(struct rps_npu_pool *pool, void *address)
 }
 
 void
-fake_record(struct rps_npu_pool *pool, void *address, rps_npu_stream *stream)
+fake_record_place(struct rps_npu_pool *pool, void *address,
+        rps_npu_stream *stream, uint64_t place)
 {
     struct rps_error error = {.text = ""};
 
-    ck_assert_msg(
-            rps_pool_record_stream(pool, address, stream, &error) == RPS_OK,
+    ck_assert_msg(rps_pool_record_stream(
+                          pool, address, stream, place, &error) == RPS_OK,
             "%s", error.text);
+}
+
+void
+fake_record(struct rps_npu_pool *pool, void *address, rps_npu_stream *stream)
+{
+    fake_record_place(pool, address, stream, RPS_POOL_NO_PLACE);
 }
 
 rps_npu_pool_stats

@@ -22,6 +22,9 @@ struct rps_npu_stream {
     _Atomic uint64_t given; /* tasks; done <= given */
     _Atomic uint64_t done;
     _Atomic bool captures;
+    /* in a capture: the place of `other` that its next task stands behind */
+    rps_npu_stream *other;
+    uint64_t known;
 };
 
 struct fake_segment {
@@ -60,6 +63,8 @@ void *fake_alloc(
 void fake_free(struct rps_npu_pool *pool, void *address);
 void fake_record(
         struct rps_npu_pool *pool, void *address, rps_npu_stream *stream);
+void fake_record_place(struct rps_npu_pool *pool, void *address,
+        rps_npu_stream *stream, uint64_t place);
 rps_npu_pool_stats fake_stats(struct rps_npu_pool *pool);
 
 #endif /* RPS_TESTS_UNIT_NPU_FAKE_DEVICE_H */

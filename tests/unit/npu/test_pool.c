@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/hash.h"
 #include "tests/unit/npu/fake_device.h"
 #include "tests/unit/suite.h"
 
@@ -181,6 +182,51 @@ START_TEST(fragmentation_is_what_the_largest_free_block_lacks_of_all_free)
     ck_assert_double_eq(fake_stats(pool).fragmentation, 0.5);
     fake_free(pool, blocks[1]);
     ck_assert_double_eq(fake_stats(pool).fragmentation, 0.0);
+}
+END_TEST
+
+/* One step of a program: a seed's requests are the same each time. */
+static void
+repeat(uint64_t seed)
+{
+    void *live[40] = {NULL};
+    uint64_t draw = seed;
+
+    for (size_t i = 0; i < 400; i++) {
+        static const uint64_t most[3] = {MIB, 10 * MIB, 60 * MIB};
+        const size_t k = (draw = rps_mix64(draw)) % 40;
+
+        if (live[k] != NULL) {
+            fake_free(pool, live[k]);
+            live[k] = NULL;
+        } else {
+            live[k] = fake_alloc(
+                    pool, &compute, 1 + (draw >> 20) % most[(draw >> 10) % 3]);
+        }
+    }
+    for (size_t k = 0; k < 40; k++) {
+        if (live[k] != NULL) {
+            fake_free(pool, live[k]);
+        }
+    }
+}
+
+START_TEST(a_program_that_repeats_itself_soon_reserves_nothing_more)
+{
+    device.capacity = UINT64_C(1) << 40;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        uint64_t reserved;
+
+        repeat(seed);
+        repeat(seed);
+        repeat(seed);
+        reserved = fake_stats(pool).reserved.now;
+        for (int step = 3; step < 25; step++) {
+            repeat(seed);
+            ck_assert_uint_eq(fake_stats(pool).reserved.now, reserved);
+        }
+        ck_assert_uint_eq(rps_pool_trim(pool), reserved);
+    }
 }
 END_TEST
 
@@ -370,8 +416,9 @@ START_TEST(only_the_start_of_a_live_block_can_be_freed_or_recorded)
     fake_free(pool, address);
     ck_assert_int_eq(rps_pool_free(pool, address, &error), RPS_E_INVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "freed already"));
-    ck_assert_int_eq(
-            rps_pool_record_stream(pool, address, &comm, &error), RPS_E_INVAL);
+    ck_assert_int_eq(rps_pool_record_stream(
+                             pool, address, &comm, RPS_POOL_NO_PLACE, &error),
+            RPS_E_INVAL);
 }
 END_TEST
 
@@ -502,6 +549,8 @@ main(void)
             a_rest_that_only_small_requests_could_use_stays_with_its_block);
     tcase_add_test(tcase,
             fragmentation_is_what_the_largest_free_block_lacks_of_all_free);
+    tcase_add_test(
+            tcase, a_program_that_repeats_itself_soon_reserves_nothing_more);
     tcase_add_test(
             tcase, a_freed_block_is_its_own_streams_at_once_and_no_others);
     tcase_add_test(

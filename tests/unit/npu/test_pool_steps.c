@@ -126,6 +126,47 @@ START_TEST(a_block_that_another_stream_of_the_capture_uses_is_not_used_again)
 }
 END_TEST
 
+START_TEST(a_capture_uses_a_block_again_behind_what_others_did_with_it)
+{
+    void *address;
+
+    begin();
+    compute.other = &comm;
+    compute.known = 0;
+    comm.captures = true;
+    address = step_alloc(&compute, 4096);
+    fake_record_place(pool, address, &comm, 3);
+    fake_record_place(pool, address, &comm, 7);
+    fake_free(pool, address);
+    compute.known = 6;
+    ck_assert_ptr_ne(step_alloc(&compute, 4096), address);
+    compute.known = 7;
+    ck_assert_ptr_eq(step_alloc(&compute, 4096), address);
+    comm.captures = false;
+    end();
+    compute.other = NULL;
+}
+END_TEST
+
+START_TEST(a_use_of_which_no_place_is_known_is_never_behind_a_capture)
+{
+    void *address;
+
+    begin();
+    compute.other = &comm;
+    comm.captures = true;
+    address = step_alloc(&compute, 4096);
+    fake_record_place(pool, address, &comm, 3);
+    fake_record(pool, address, &comm);
+    fake_free(pool, address);
+    compute.known = UINT64_MAX;
+    ck_assert_ptr_ne(step_alloc(&compute, 4096), address);
+    comm.captures = false;
+    end();
+    compute.other = NULL;
+}
+END_TEST
+
 START_TEST(a_block_of_no_step_that_a_capturing_stream_uses_waits_for_its_end)
 {
     void *address = fake_alloc(pool, &comm, 4096);
@@ -238,6 +279,10 @@ main(void)
     tcase_add_test(tcase, each_stream_of_a_capture_has_blocks_of_its_own);
     tcase_add_test(tcase,
             a_block_that_another_stream_of_the_capture_uses_is_not_used_again);
+    tcase_add_test(
+            tcase, a_capture_uses_a_block_again_behind_what_others_did_with_it);
+    tcase_add_test(
+            tcase, a_use_of_which_no_place_is_known_is_never_behind_a_capture);
     tcase_add_test(tcase,
             a_block_of_no_step_that_a_capturing_stream_uses_waits_for_its_end);
     tcase_add_test(tcase,

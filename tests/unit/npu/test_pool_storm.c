@@ -24,7 +24,7 @@
 #define UNITS       (CAPACITY / RPS_POOL_ALIGN)
 #define CALLS_SHORT 60000
 #define CALLS_LONG  1000000
-#define STEPS_MAX   4096
+#define STEPS_MAX   16384
 #define IN_USE      UINT64_MAX
 
 /* Check's own asserts write to a pipe each time: too slow for each 512 bytes.
@@ -237,8 +237,8 @@ record(struct caller *caller)
     const size_t s = (size_t)draw(caller, STREAMS);
     struct rps_error error = {.text = ""};
 
-    MUST(rps_pool_record_stream(pool, held->address, &streams[s], &error) ==
-                    RPS_OK,
+    MUST(rps_pool_record_stream(pool, held->address, &streams[s],
+                 RPS_POOL_NO_PLACE, &error) == RPS_OK,
             "%s", error.text);
     held->used_by[s] = true;
 }
@@ -323,7 +323,7 @@ call(struct caller *caller)
         record(caller);
     } else if (kind < 960) {
         exchange(caller);
-    } else if (kind < 998) {
+    } else if (kind < 985) {
         progress(caller);
     } else if (kind < 999) {
         begin_or_end_capture(caller);

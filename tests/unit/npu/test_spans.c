@@ -105,7 +105,7 @@ START_TEST(every_kernel_copy_call_launch_and_wait_is_a_span)
             find(&collected, RPS_PROFILE_COPY, "to_device", &span), 1);
     ck_assert_uint_eq(span.bytes, 4);
     ck_assert_uint_eq(
-            find(&collected, RPS_PROFILE_COMMUNICATION, "host_function", &span),
+            find(&collected, RPS_PROFILE_SCHEDULING, "host_function", &span),
             1);
     ck_assert_str_eq(span.name, "push");
     ck_assert_uint_eq(
@@ -113,6 +113,53 @@ START_TEST(every_kernel_copy_call_launch_and_wait_is_a_span)
     ck_assert_uint_eq(
             find(&collected, RPS_PROFILE_SCHEDULING, "synchronize", &span), 1);
     rps_profile_collected_finish(&collected);
+}
+END_TEST
+
+/* Its last value; the number of its values. */
+static size_t
+find_figure(const struct rps_profile_collected *collected, const char *name,
+        double *value)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < collected->count; i++) {
+        const struct rps_profile_record *record = collected->records[i];
+
+        if (record->is_figure && strcmp(record->span.name, name) == 0) {
+            *value = record->value;
+            count++;
+        }
+    }
+    return count;
+}
+
+START_TEST(memory_is_shown_when_blocks_come_and_go_and_at_launches)
+{
+    struct rps_profile_collected collected;
+    rps_npu_step *step = NULL;
+    void *address = NULL;
+    double value = -1;
+
+    ck_assert_ok(rps_npu_capture_begin(a));
+    ck_assert_ok(rps_npu_pool_alloc(a, 1000, &address)); /* 1 */
+    ck_assert_ok(rps_npu_pool_free(npu, address));       /* 2 */
+    ck_assert_ok(rps_npu_pool_alloc(a, 3000, &address)); /* 3 */
+    ck_assert_ok(rps_npu_capture_end(a, &step));
+    ck_assert_ok(rps_npu_launch(a, step, 5)); /* 4 */
+    ck_assert_ok(rps_npu_stream_synchronize(a));
+    rps_profile_step(0);
+    rps_profile_disarm();
+    ck_assert(rps_profile_take(&collected));
+    ck_assert_uint_eq(find_figure(&collected, "npu0 allocated", &value), 4);
+    ck_assert_double_eq(value, 3072);
+    ck_assert_uint_eq(find_figure(&collected, "npu0 active", &value), 4);
+    ck_assert_double_eq(value, 3072);
+    ck_assert_uint_eq(find_figure(&collected, "npu0 reserved", &value), 4);
+    ck_assert_double_eq(value, 2 << 20);
+    rps_profile_collected_finish(&collected);
+    rps_npu_step_destroy(step);
+    ck_assert_ok(rps_npu_pool_free(npu, address));
 }
 END_TEST
 
@@ -149,6 +196,8 @@ main(void)
     use_own_host();
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, every_kernel_copy_call_launch_and_wait_is_a_span);
+    tcase_add_test(
+            tcase, memory_is_shown_when_blocks_come_and_go_and_at_launches);
     tcase_add_test(tcase,
             a_step_that_was_captured_before_shows_its_kernels_every_time);
     suite_add_tcase(suite, tcase);

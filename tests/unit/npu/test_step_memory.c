@@ -290,6 +290,51 @@ START_TEST(a_step_of_two_streams_shares_no_block_between_them)
 }
 END_TEST
 
+/* Offloading: a's tensor goes to the host on b, and its block is a's again
+ * once a waits for b. */
+START_TEST(a_block_that_another_stream_copied_is_used_again_behind_the_copy)
+{
+    static int32_t host[2][WORDS];
+    rps_npu_tensor x = make(a);
+    rps_npu_event *event = NULL;
+    rps_npu_step *step = NULL;
+    void *first = NULL;
+
+    fill(&x, 1);
+    ck_assert_ok(rps_npu_event_create(npu, &event));
+    ck_assert_ok(rps_npu_capture_begin(a));
+    for (int i = 0; i < 2; i++) {
+        rps_npu_tensor moved = make(a);
+
+        first = i == 0 ? rps_npu_tensor_address(&moved) : first;
+        ck_assert_ptr_eq(rps_npu_tensor_address(&moved), first);
+        give_line(a, &x, &moved, 10 + i);
+        ck_assert_ok(rps_npu_event_record(event, a));
+        ck_assert_ok(rps_npu_stream_wait(b, event));
+        ck_assert_ok(rps_npu_tensor_to_host(b, &moved, host[i]));
+        ck_assert_ok(rps_npu_event_record(event, b));
+        rps_npu_tensor_release(&moved);
+        moved = make(a); /* b may still copy */
+        ck_assert_ptr_ne(rps_npu_tensor_address(&moved), first);
+        rps_npu_tensor_release(&moved);
+        ck_assert_ok(rps_npu_stream_wait(a, event));
+    }
+    ck_assert_ok(rps_npu_capture_end(a, &step));
+    for (int launch = 0; launch < 100; launch++) {
+        memset(host, 0, sizeof(host));
+        ck_assert_ok(rps_npu_launch(a, step, 1));
+        ck_assert_ok(rps_npu_stream_synchronize(a));
+        for (uint32_t i = 0; i < WORDS; i++) {
+            ck_assert_int_eq(host[0][i], 13);
+            ck_assert_int_eq(host[1][i], 14);
+        }
+    }
+    rps_npu_step_destroy(step);
+    rps_npu_event_destroy(event);
+    rps_npu_tensor_release(&x);
+}
+END_TEST
+
 static rps_status
 wait_for_gate(void *context)
 {
@@ -335,6 +380,8 @@ main(void)
     tcase_add_test(
             tcase, compiling_and_running_again_and_again_reserves_nothing_more);
     tcase_add_test(tcase, a_step_of_two_streams_shares_no_block_between_them);
+    tcase_add_test(tcase,
+            a_block_that_another_stream_copied_is_used_again_behind_the_copy);
     tcase_add_test(
             tcase, a_tensor_that_another_streams_kernel_reads_keeps_its_memory);
     suite_add_tcase(suite, tcase);
