@@ -9,9 +9,6 @@
 #include "client/profile/profile.h"
 #include "client/worker/device_impl.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 /* A batch of `distinct` rows has so many that do not fit, at most. */
 static uint64_t
 places_of(const struct rps_device *device, uint32_t t)
@@ -78,7 +75,6 @@ rps_device_store_finish(struct rps_device *device)
 static void
 note_hits(const struct rps_device *device, uint64_t distinct)
 {
-    char name[48];
     uint64_t moved = 0;
 
     if (!rps_profile_is_on() || distinct == 0) {
@@ -90,10 +86,8 @@ note_hits(const struct rps_device *device, uint64_t distinct)
 
         moved += (uint64_t)header[1];
     }
-    (void)snprintf(name, sizeof(name), "npu%" PRIu32 " rows not copied",
-            device->settings->device.id);
-    rps_profile_figure(
-            name, rps_clock_ns(), 1.0 - (double)moved / (double)distinct);
+    rps_profile_figure("npu rows not copied", rps_clock_ns(),
+            1.0 - (double)moved / (double)distinct);
 }
 
 rps_status
