@@ -135,6 +135,8 @@
   X(RPS_SCOPE_TRAIN, precision_mode, CHOICE, "origin", "", "origin|mixed", "the NPU's products: of float32, or of bfloat16 with float32 sums") \
   X(RPS_SCOPE_TRAIN, implmode, CHOICE, "high_performance", "", "high_performance|high_precision", "the NPU's sums and functions: float32, or float64 with exact exp and tanh") \
   X(RPS_SCOPE_TRAIN, fusion, CHOICE, "on", "", "on|off", "operators of the NPU that have a fused form are one operation") \
+  X(RPS_SCOPE_TRAIN, device_cache, STRING, "off", "", "1..16", "rows of each sparse table that stay in the NPU's memory, least recently used out: off; on, its device_vocabulary_size; or a number") \
+  X(RPS_SCOPE_TRAIN, cache_staleness, U64, "0", "steps", "0..1000000", "how many steps' pushes a row that stays on the NPU may lack; 0: none, the bits of no cache") \
   X(RPS_SCOPE_TRAIN, deterministic, BOOL, "false", "", "", "refuse what lets losses and tables differ between runs: other modes than sync, more BLAS threads, eviction") \
   X(RPS_SCOPE_TRAIN, log_every, U64, "1", "steps", "1..1000000000", "a report line every so many steps") \
   X(RPS_SCOPE_TRAIN, json_log, STRING, "", "", "", "write a JSON line a report to this file") \

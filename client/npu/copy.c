@@ -18,6 +18,7 @@ struct copy_task {
     void *to; /* what the host's processor follows, as is from */
     const void *from;
     uint64_t bytes;
+    const uint64_t *some; /* the host's: how many of them; NULL: all */
 };
 
 struct fill_task {
@@ -73,6 +74,17 @@ run_copy(rps_npu_stream *stream, struct rps_npu_task *task)
 }
 
 static rps_status
+run_copy_some(rps_npu_stream *stream, struct rps_npu_task *task)
+{
+    struct copy_task copy = *(const struct copy_task *)task;
+
+    if (*copy.some < copy.bytes) {
+        copy.bytes = *copy.some;
+    }
+    return copy.bytes > 0 ? run_copy(stream, &copy.task) : RPS_OK;
+}
+
+static rps_status
 run_fill(rps_npu_stream *stream, struct rps_npu_task *task)
 {
     const struct fill_task *fill = (struct fill_task *)task;
@@ -93,6 +105,12 @@ run_fill(rps_npu_stream *stream, struct rps_npu_task *task)
 
 static const struct rps_npu_task_kind copying = {
         .run = run_copy,
+        .use = RPS_NPU_USE_BUSY,
+        .sort = RPS_NPU_SORT_COPY,
+        .launch = true,
+};
+static const struct rps_npu_task_kind copying_some = {
+        .run = run_copy_some,
         .use = RPS_NPU_USE_BUSY,
         .sort = RPS_NPU_SORT_COPY,
         .launch = true,
@@ -171,9 +189,10 @@ check_way(enum rps_npu_copy way)
     return RPS_OK;
 }
 
-rps_status
-rps_npu_copy_async(rps_npu_stream *stream, void *to, const void *from,
-        uint64_t bytes, enum rps_npu_copy way)
+/* some NULL: all of them. */
+static rps_status
+give_copy(rps_npu_stream *stream, void *to, const void *from, uint64_t bytes,
+        const uint64_t *some, enum rps_npu_copy way)
 {
     struct copy_task *copy = NULL;
     rps_status status = check_way(way);
@@ -192,7 +211,8 @@ rps_npu_copy_async(rps_npu_stream *stream, void *to, const void *from,
     if (copy == NULL) {
         return rps_npu_nomem(ways[way]);
     }
-    copy->task.kind = &copying;
+    copy->task.kind = some != NULL ? &copying_some : &copying;
+    copy->some = some;
     copy->way = way;
     copy->to = way == RPS_NPU_TO_HOST ? to : rps_npu_inside(stream->npu, to);
     copy->from =
@@ -200,6 +220,24 @@ rps_npu_copy_async(rps_npu_stream *stream, void *to, const void *from,
     copy->bytes = bytes;
     rps_npu_stream_give(stream, &copy->task);
     return RPS_OK;
+}
+
+rps_status
+rps_npu_copy_async(rps_npu_stream *stream, void *to, const void *from,
+        uint64_t bytes, enum rps_npu_copy way)
+{
+    return give_copy(stream, to, from, bytes, NULL, way);
+}
+
+rps_status
+rps_npu_copy_some_async(rps_npu_stream *stream, void *to, const void *from,
+        const uint64_t *bytes, uint64_t bytes_max, enum rps_npu_copy way)
+{
+    if (bytes == NULL) {
+        return rps_npu_fail(
+                RPS_E_INVAL, "copy: bytes is NULL: there is no number to read");
+    }
+    return give_copy(stream, to, from, bytes_max, bytes, way);
 }
 
 rps_status

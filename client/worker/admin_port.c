@@ -34,6 +34,7 @@ struct rps_admin_port {
     double loss;
     uint64_t samples;
     uint64_t stage_ns[RPS_SPENT_COUNT];
+    struct rps_report_cache cache;   /* capacity 0: none */
     rps_admin_device_fn read_device; /* NULL: none */
     void *device;
 
@@ -50,6 +51,7 @@ struct seen {
     uint64_t samples;
     uint64_t stage_ns[RPS_SPENT_COUNT];
     uint64_t stages_ns; /* their sum */
+    struct rps_report_cache cache;
     struct rps_usage usage;
     struct rps_usage_look look;
 };
@@ -75,6 +77,7 @@ rps_admin_port_step(
     port->loss = step->loss;
     port->samples += step->samples;
     memcpy(port->stage_ns, step->spent->ns, sizeof(port->stage_ns));
+    port->cache = step->cache;
     (void)pthread_mutex_unlock(&port->lock);
 }
 
@@ -120,6 +123,7 @@ see(struct rps_admin_port *port, struct seen *seen)
     seen->loss = port->loss;
     seen->samples = port->samples;
     memcpy(seen->stage_ns, port->stage_ns, sizeof(seen->stage_ns));
+    seen->cache = port->cache;
     (void)pthread_mutex_unlock(&port->lock);
     for (int i = 0; i < RPS_SPENT_COUNT; i++) {
         seen->stages_ns += seen->stage_ns[i];
@@ -216,6 +220,22 @@ add_stages(struct rps_text *text, const struct seen *seen)
 }
 
 static void
+add_cache(struct rps_text *text, const struct rps_report_cache *cache)
+{
+    if (cache->capacity == 0) {
+        return;
+    }
+    rps_counter(text, "recps_worker_cache_asked_rows_total",
+            "Rows of a batch's distinct keys, with a device cache.",
+            cache->asked);
+    rps_counter(text, "recps_worker_cache_held_rows_total",
+            "Of these, that were on the device.", cache->held);
+    rps_counter(text, "recps_worker_cache_current_rows_total",
+            "Of these, that were not fetched again.",
+            cache->fresh + cache->unchanged);
+}
+
+static void
 answer_metrics(struct rps_admin_port *port, struct rps_http_answer *answer)
 {
     struct rps_text *text = &answer->body;
@@ -235,6 +255,7 @@ answer_metrics(struct rps_admin_port *port, struct rps_http_answer *answer)
             "Since the look before.", seen.usage.samples_rate);
     add_usage(text, &seen);
     add_stages(text, &seen);
+    add_cache(text, &seen.cache);
     rps_process_metrics_add(text);
 }
 
@@ -284,6 +305,10 @@ answer_stat(struct rps_admin_port *port, struct rps_http_answer *answer)
     set_number(object, "npu_mem_usage", seen.usage.npu_mem_usage);
     set_number(object, "disk_read_rate", seen.usage.disk_read_rate);
     set_number(object, "disk_write_rate", seen.usage.disk_write_rate);
+    if (seen.cache.asked > 0) {
+        set_number(object, "cache_hit_rate",
+                (double)seen.cache.held / (double)seen.cache.asked);
+    }
     text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS)
                           : NULL;
     json_decref(object);

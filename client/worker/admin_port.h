@@ -7,6 +7,7 @@
 #ifndef RPS_WORKER_ADMIN_PORT_H
 #define RPS_WORKER_ADMIN_PORT_H
 
+#include "client/worker/report.h"
 #include "client/worker/settings.h"
 #include "client/worker/spent.h"
 #include "client/worker/usage.h"
@@ -20,6 +21,7 @@ struct rps_admin_step {
     double loss;
     uint64_t samples; /* of this replica, in this step */
     const struct rps_spent *spent;
+    struct rps_report_cache cache; /* of the device; capacity 0: none */
 };
 
 /** Read a device; false: it cannot be asked now. Any thread. */

@@ -119,6 +119,13 @@ rps_device_open(struct rps_device **device_out,
         rps_device_close(device);
         return status;
     }
+    if (settings->device.cache && settings->task == RPS_TASK_TRAIN) {
+        status = rps_device_rows_create(&device->rows, model, settings, error);
+        if (status != RPS_OK) {
+            rps_device_close(device);
+            return status;
+        }
+    }
     status = rps_net_init(&device->net, model, device->compute, device->copies,
             &options, settings->task == RPS_TASK_TRAIN);
     if (status != RPS_OK) {
@@ -138,11 +145,19 @@ rps_device_close(struct rps_device *device)
     }
     rps_device_step_finish(device);
     rps_device_predictor_finish(device);
+    rps_device_store_finish(device);
+    rps_device_rows_destroy(device->rows);
     rps_net_finish(&device->net);
     rps_npu_stream_destroy(device->copies);
     rps_npu_stream_destroy(device->compute);
     rps_npu_close(device->npu);
     free(device);
+}
+
+struct rps_device_rows *
+rps_device_rows_of(const struct rps_device *device)
+{
+    return device->rows;
 }
 
 bool
@@ -196,5 +211,8 @@ rps_device_tell(const struct rps_device *device)
             .input_copies = counters.queue_copies,
             .input_ahead = counters.queue_depth_max,
             .loop_size = device->largest_loop,
+            .bytes_to_device = counters.bytes_to_device,
+            .bytes_to_host = counters.bytes_to_host,
+            .cache = rps_device_rows_tell(device->rows),
     };
 }

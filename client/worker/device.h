@@ -59,6 +59,9 @@ void rps_device_pause(struct rps_device *device);
 rps_status rps_device_take_values(
         struct rps_device *device, struct rps_error *error);
 
+/** Rows that stay on it from step to step; NULL: none do. */
+struct rps_device_rows *rps_device_rows_of(const struct rps_device *device);
+
 /** How a stage computes its tiles there. */
 struct rps_stage_engine rps_device_stage_engine(struct rps_device *device);
 

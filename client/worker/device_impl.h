@@ -5,6 +5,7 @@
 #define RPS_WORKER_DEVICE_IMPL_H
 
 #include "client/worker/device.h"
+#include "client/worker/device_rows.h"
 #include "client/worker/net.h"
 
 #include <pthread.h>
@@ -20,8 +21,17 @@
  *   in   f64 [4]: factor of the loss, of its gradient, step, 0;
  *        of each table rows [distinct][dim]
  *   out  f64 loss; of each table gradients [rows][bags][dim]
+ *
+ * With a device cache rows stay where they are (`store` of the device), and a
+ * token's slot is its row's place there, which is known with the step's fetch:
+ *
+ *   set  without slots
+ *   in   f64 [4]; of each table header i32 [2] {first float, rows that move},
+ *        places i32 [distinct], slots i32 [tokens]
+ *   packed  the rows that move, table behind table; as many as there are
  */
 struct rps_device_shape {
+    bool cached; /* set before it grows */
     uint64_t rows;
     uint64_t tokens[RPS_MODEL_TABLES_MAX];   /* capacity */
     uint64_t distinct[RPS_MODEL_TABLES_MAX]; /* capacity */
@@ -30,7 +40,10 @@ struct rps_device_shape {
     uint64_t slots_at[RPS_MODEL_TABLES_MAX];
     uint64_t set_bytes;
     uint64_t rows_at[RPS_MODEL_TABLES_MAX];
+    uint64_t header_at[RPS_MODEL_TABLES_MAX]; /* cached: in `in` */
+    uint64_t places_at[RPS_MODEL_TABLES_MAX];
     uint64_t in_bytes;
+    uint64_t packed_floats;
     uint64_t gradients_at[RPS_MODEL_TABLES_MAX];
     uint64_t out_bytes;
 };
@@ -85,7 +98,10 @@ struct rps_device_step {
     rps_npu_step *compiled;
     rps_npu_queue *queue;
     rps_npu_tensor set, in, out; /* f32 [bytes / 4] */
+    rps_npu_tensor packed;       /* [packed_floats]; cached */
     char *in_host, *out_host;    /* [in_bytes], [out_bytes] */
+    float *packed_host;          /* [packed_floats] */
+    uint64_t packed_bytes;       /* of the step in hand */
     struct rps_device_shape shape;
     struct rps_feed feed;
 
@@ -114,6 +130,8 @@ struct rps_device {
     rps_npu_stream *compute;
     rps_npu_stream *copies; /* of what is offloaded; NULL: nothing is */
     struct rps_net net;
+    struct rps_device_rows *rows;               /* NULL: no device cache */
+    rps_npu_tensor store[RPS_MODEL_TABLES_MAX]; /* [places][dim] */
     struct rps_device_step step;
     struct rps_device_predictor predictor;
     uint64_t reserved_first; /* by the pool, once a launch ended; 0: none */
@@ -131,6 +149,20 @@ rps_status rps_device_failed(
 /** f32 [bytes / 4], bytes a multiple of RPS_DEVICE_ALIGN. */
 rps_status rps_device_make(
         struct rps_device *device, uint64_t bytes, rps_npu_tensor *tensor_out);
+
+/* device_store.c: what the device cache adds to a compiled step. */
+
+/** Room for the shape's rows: those that stay, and those that do not fit. What
+ * is there stays. */
+rps_status rps_device_store_reserve(struct rps_device *device);
+void rps_device_store_finish(struct rps_device *device);
+
+/** The turn's rows to where the device's copies take them. */
+rps_status rps_device_store_pack(struct rps_device *device,
+        const struct rps_turn *turn, struct rps_error *error);
+
+/** Behind the copy of `in`: rows that move to their places. */
+rps_status rps_device_store_give(struct rps_device *device);
 
 void rps_device_step_finish(struct rps_device *device);
 void rps_device_predictor_finish(struct rps_device *device);

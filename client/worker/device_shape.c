@@ -39,6 +39,22 @@ place(uint64_t *end, uint64_t bytes)
     return at;
 }
 
+/* Where a table's rows come from in `in`. */
+static void
+lay_out_rows(struct rps_device_shape *shape,
+        const struct rps_model_table *table, uint32_t t, uint64_t *in)
+{
+    if (!shape->cached) {
+        shape->rows_at[t] =
+                place(in, shape->distinct[t] * table->dim * sizeof(float));
+        return;
+    }
+    shape->header_at[t] = place(in, 2 * sizeof(int32_t));
+    shape->places_at[t] = place(in, shape->distinct[t] * sizeof(int32_t));
+    shape->slots_at[t] = place(in, shape->tokens[t] * sizeof(int32_t));
+    shape->packed_floats += shape->distinct[t] * table->dim;
+}
+
 static void
 lay_out(struct rps_device_shape *shape, const struct rps_model *model)
 {
@@ -49,14 +65,17 @@ lay_out(struct rps_device_shape *shape, const struct rps_model *model)
     shape->labels_at = place(&set, rows * model->labels * sizeof(float));
     (void)place(&in, 4 * sizeof(double));
     (void)place(&out, sizeof(double));
+    shape->packed_floats = 0;
     for (uint32_t t = 0; t < model->table_count; t++) {
         const struct rps_model_table *table = &model->tables[t];
 
         shape->starts_at[t] =
                 place(&set, (rows * table->bags + 1) * sizeof(int32_t));
-        shape->slots_at[t] = place(&set, shape->tokens[t] * sizeof(int32_t));
-        shape->rows_at[t] =
-                place(&in, shape->distinct[t] * table->dim * sizeof(float));
+        if (!shape->cached) {
+            shape->slots_at[t] =
+                    place(&set, shape->tokens[t] * sizeof(int32_t));
+        }
+        lay_out_rows(shape, table, t, &in);
         shape->gradients_at[t] = place(
                 &out, rows * rps_model_pooled_floats(table) * sizeof(float));
     }
@@ -100,7 +119,9 @@ rps_device_shape_pack(const struct rps_device_shape *shape,
 
         memcpy(set + shape->starts_at[t], bags->offsets,
                 (bags->bag_count + 1) * sizeof(int32_t));
-        memcpy(set + shape->slots_at[t], turn->slots[t].slots,
-                bags->key_count * sizeof(int32_t));
+        if (!shape->cached) {
+            memcpy(set + shape->slots_at[t], turn->slots[t].slots,
+                    bags->key_count * sizeof(int32_t));
+        }
     }
 }

@@ -4,7 +4,9 @@
  *
  *   take a set from the queue            device, copied ahead by the feed
  *   fetch                                host function: rps_loop_before()
- *   copy `in` and the variables' values  to the device
+ *   copy `in` and the variables' values  to the device; with a device cache
+ *                                        the rows that move, too, to their
+ *                                        places (device_store.c)
  *   each part: forward, loss, backward   operators (net.h)
  *   copy the gradients and `out`         to the host
  *   push                                 host function: rps_loop_after()
@@ -44,13 +46,18 @@ gather(struct rps_device *device, struct rps_turn *turn)
             t++) {
         status = rps_bags_prepare(
                 &turn->bags[t], false, &step->loop->run->error);
-        rps_slots_gather(&turn->slots[t], &turn->bags[t],
-                (void *)(step->in_host + step->shape.rows_at[t]));
+        if (device->rows == NULL) {
+            rps_slots_gather(&turn->slots[t], &turn->bags[t],
+                    (void *)(step->in_host + step->shape.rows_at[t]));
+        }
         step->hand.input.pooled_gradients[t] =
                 (void *)(step->out_host + step->shape.gradients_at[t]);
     }
     step->hand.input.rows = turn->batch.rows;
-    return status;
+    return status == RPS_OK && device->rows != NULL
+                   ? rps_device_store_pack(
+                             device, turn, &step->loop->run->error)
+                   : status;
 }
 
 static rps_status
@@ -108,15 +115,18 @@ bags_of(struct rps_device *device, uint32_t t, uint64_t first, uint64_t rows)
     const struct rps_device_step *step = &device->step;
     const struct rps_device_shape *shape = &step->shape;
     const struct rps_model_table *table = &device->model->tables[t];
-    const uint64_t values[] = {shape->distinct[t], table->dim};
+    const bool cached = device->rows != NULL;
+    const uint64_t values[] = {
+            cached ? device->store[t].shape[0] : shape->distinct[t],
+            table->dim};
     const uint64_t starts[] = {rows * table->bags + 1};
     const uint64_t gradient[] = {rows, table->bags, table->dim};
 
     return (struct rps_net_bags){
-            .rows = rps_net_view(
-                    &step->in, shape->rows_at[t], RPS_NPU_F32, 2, values),
-            .slots = rps_net_view(&step->set, shape->slots_at[t], RPS_NPU_I32,
-                    1, &shape->tokens[t]),
+            .rows = rps_net_view(cached ? &device->store[t] : &step->in,
+                    cached ? 0 : shape->rows_at[t], RPS_NPU_F32, 2, values),
+            .slots = rps_net_view(cached ? &step->in : &step->set,
+                    shape->slots_at[t], RPS_NPU_I32, 1, &shape->tokens[t]),
             .starts = rps_net_view(&step->set,
                     shape->starts_at[t] + first * table->bags * sizeof(int32_t),
                     RPS_NPU_I32, 1, starts),
@@ -206,6 +216,9 @@ give_input(struct rps_device *device)
         status = rps_npu_tensor_from_host(
                 device->compute, &step->in, step->in_host);
     }
+    if (status == RPS_OK && device->rows != NULL) {
+        status = rps_device_store_give(device);
+    }
     return status == RPS_OK
                    ? rps_npu_tensor_from_host(device->compute,
                              &device->net.values, device->model->values)
@@ -264,15 +277,18 @@ rps_device_step_finish(struct rps_device *device)
     rps_npu_tensor_release(&step->set);
     rps_npu_tensor_release(&step->in);
     rps_npu_tensor_release(&step->out);
+    rps_npu_tensor_release(&step->packed);
     rps_net_drop_kept(&device->net);
     free(step->feed.set);
     free(step->in_host);
     free(step->out_host);
+    free(step->packed_host);
     step->compiled = NULL;
     step->queue = NULL;
     step->feed.set = NULL;
     step->in_host = NULL;
     step->out_host = NULL;
+    step->packed_host = NULL;
 }
 
 static char *
@@ -299,6 +315,9 @@ make_memory(struct rps_device *device, uint32_t ahead)
     if (status == RPS_OK) {
         status = rps_device_make(device, shape->out_bytes, &step->out);
     }
+    if (status == RPS_OK && device->rows != NULL) {
+        status = rps_device_store_reserve(device);
+    }
     return status == RPS_OK ? rps_npu_queue_create(device->npu, "input", ahead,
                                       &shape->set_bytes, 1, &step->queue)
                             : status;
@@ -314,8 +333,13 @@ compile(struct rps_device *device, struct rps_loop *loop, uint32_t ahead)
     step->feed.set = host_memory(step->shape.set_bytes);
     step->in_host = host_memory(step->shape.in_bytes);
     step->out_host = host_memory(step->shape.out_bytes);
+    if (device->rows != NULL) {
+        step->packed_host = (void *)host_memory(
+                rps_device_align(step->shape.packed_floats * sizeof(float)));
+    }
     if (step->feed.set == NULL || step->in_host == NULL ||
-            step->out_host == NULL) {
+            step->out_host == NULL ||
+            (device->rows != NULL && step->packed_host == NULL)) {
         return rps_fail(error, RPS_E_NOMEM, "no memory for a batch's rows");
     }
     status = make_memory(device, ahead);
@@ -392,6 +416,7 @@ begin(struct rps_device *device, struct rps_loop *loop)
             say_again(device, loop);
         }
         rps_device_step_finish(device);
+        step->shape.cached = device->rows != NULL;
         rps_device_shape_grow(&step->shape, device->model, turn);
         status = compile(device, loop, ahead);
     }

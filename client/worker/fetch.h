@@ -10,20 +10,23 @@
 #ifndef RPS_WORKER_FETCH_H
 #define RPS_WORKER_FETCH_H
 
+#include "client/worker/device_rows.h"
 #include "client/worker/reader.h"
 #include "client/worker/spent.h"
 #include "client/worker/tables.h"
 
 struct rps_fetch {
-    struct rps_tables *tables; /* borrowed */
-    struct rps_reader *reader; /* borrowed */
-    struct rps_spent *spent;   /* borrowed */
-    bool looks_ahead;          /* false: embedded, nothing would overlap */
+    struct rps_tables *tables;    /* borrowed */
+    struct rps_reader *reader;    /* borrowed */
+    struct rps_spent *spent;      /* borrowed */
+    struct rps_device_rows *rows; /* borrowed; NULL: none stay there */
+    bool looks_ahead;             /* false: embedded, nothing would overlap */
 };
 
 /**
  * Rows and dense variables of the turn that was taken, as the last step left
- * them: a row a key in its bags, values in the model. Lookups of the turns
+ * them: a row a key in its bags, values in the model. Of rows that the device
+ * has (held) the bags get nothing. Lookups of the turns
  * behind it are begun, and go on while the model computes.
  */
 rps_status rps_fetch(struct rps_fetch *fetch, struct rps_turn *turn,

@@ -31,8 +31,8 @@ reserve(struct rps_late *late, const struct rps_bags *bags)
 }
 
 /* Each of the 2^64 is a legal key: one that this batch has not. */
-static uint64_t
-choose_padding(const struct rps_bags *bags, uint64_t padding)
+uint64_t
+rps_late_padding(const struct rps_bags *bags, uint64_t padding)
 {
     size_t i = 0;
 
@@ -56,7 +56,7 @@ rps_late_split(struct rps_late *late, const struct rps_bags *bags,
         return rps_fail(error, RPS_E_NOMEM, "no memory for a batch's keys");
     }
     late->count = 0;
-    late->padding = choose_padding(bags, late->padding);
+    late->padding = rps_late_padding(bags, late->padding);
     for (size_t i = 0; i < bags->key_count; i++) {
         const uint64_t key = bags->keys[i];
         const bool is_late = rps_recent_has(recent, key, since, step);

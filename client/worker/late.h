@@ -27,6 +27,9 @@ struct rps_late {
 /** A zeroed one is fine. */
 void rps_late_finish(struct rps_late *late);
 
+/** A key that the bags have not: `padding`, or another one. */
+uint64_t rps_late_padding(const struct rps_bags *bags, uint64_t padding);
+
 /**
  * Split the bags' keys, which are those of step `step`: late is what a step
  * of [since, step) may have had. NOMEM.

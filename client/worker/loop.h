@@ -32,8 +32,9 @@ struct rps_loop {
     bool skipped; /* the last step's push, for an overflow */
     bool broken;  /* it was said that the loss is not finite */
     bool left;
-    uint64_t uncounted; /* steps that went without this replica */
-    uint64_t passed;    /* of them, those whose batches it did not compute */
+    uint64_t uncounted;  /* steps that went without this replica */
+    uint64_t passed;     /* of them, those whose batches it did not compute */
+    rps_traffic traffic; /* of the client, when its last step ended */
 
     bool recovers;                 /* --recover, and not in a group */
     bool goes_back;                /* this process was in the job before */

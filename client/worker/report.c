@@ -434,6 +434,7 @@ static void
 print_spent(struct rps_report *report, const struct rps_report_stages *spent)
 {
     struct rps_text text = {0};
+    char bytes[2][32];
 
     if (spent->count == 0) {
         return;
@@ -444,6 +445,11 @@ print_spent(struct rps_report *report, const struct rps_report_stages *spent)
     if (spent->reader_count > 0) {
         rps_text_add(&text, "; beside it: ");
         add_stages(&text, spent->reader, spent->reader_count);
+    }
+    if (spent->sent_bytes > 0.0) {
+        rps_text_add(&text, "; %s sent and %s received a step",
+                rps_format_bytes((uint64_t)spent->sent_bytes, bytes[0]),
+                rps_format_bytes((uint64_t)spent->received_bytes, bytes[1]));
     }
     print_text(report, &text);
 }
@@ -470,7 +476,50 @@ log_spent(struct rps_text *text, const struct rps_report_stages *spent)
                 spent->depth, spent->round_trips);
         log_shares(text, "stages", spent->stages, spent->count);
         log_shares(text, "reader", spent->reader, spent->reader_count);
+        if (spent->sent_bytes > 0.0) {
+            rps_text_add(text,
+                    ", \"sent_bytes_per_step\": %.0f"
+                    ", \"received_bytes_per_step\": %.0f",
+                    spent->sent_bytes, spent->received_bytes);
+        }
     }
+}
+
+static double
+share(uint64_t part, uint64_t whole)
+{
+    return whole > 0 ? (double)part / (double)whole : 0.0;
+}
+
+/* How many of the rows that batches asked for were there, and were not
+ * fetched. */
+static void
+print_cache(struct rps_report *report, const struct rps_report_cache *cache)
+{
+    struct rps_text text = {0};
+
+    rps_text_add(&text,
+            "device cache: %" PRIu64 " rows, staleness %" PRIu64
+            ": hit rate %.4f, %.4f not fetched; %" PRIu64 " asked for, %" PRIu64
+            " moved, %" PRIu64 " without a place, %" PRIu64 " put out",
+            cache->capacity, cache->staleness, share(cache->held, cache->asked),
+            share(cache->fresh + cache->unchanged, cache->asked), cache->asked,
+            cache->moved, cache->extra, cache->evicted);
+    print_text(report, &text);
+}
+
+static void
+log_cache(struct rps_text *text, const struct rps_report_cache *cache)
+{
+    rps_text_add(text,
+            ", \"cache\": {\"capacity\": %" PRIu64 ", \"staleness\": %" PRIu64
+            ", \"asked\": %" PRIu64 ", \"held\": %" PRIu64
+            ", \"fresh\": %" PRIu64 ", \"unchanged\": %" PRIu64
+            ", \"moved\": %" PRIu64 ", \"extra\": %" PRIu64
+            ", \"evicted\": %" PRIu64 ", \"hit_rate\": %.6f}",
+            cache->capacity, cache->staleness, cache->asked, cache->held,
+            cache->fresh, cache->unchanged, cache->moved, cache->extra,
+            cache->evicted, share(cache->held, cache->asked));
 }
 
 static void
@@ -492,6 +541,9 @@ print_npu(struct rps_report *report, const struct rps_report_npu *npu)
             npu->launches, npu->loop_size, npu->compiles, npu->input_copies,
             npu->input_ahead);
     print_text(report, &text);
+    if (npu->cache.capacity > 0) {
+        print_cache(report, &npu->cache);
+    }
 }
 
 static void
@@ -509,12 +561,17 @@ log_npu(struct rps_text *text, const struct rps_report_npu *npu)
             ", \"reserved_train_bytes\": %" PRIu64 ", \"launches\": %" PRIu64
             ", \"steps\": %" PRIu64 ", \"compiles\": %" PRIu64
             ", \"input_copies\": %" PRIu64 ", \"input_ahead\": %" PRIu64
-            ", \"loop_size\": %" PRIu64 "}",
+            ", \"loop_size\": %" PRIu64 ", \"bytes_to_device\": %" PRIu64
+            ", \"bytes_to_host\": %" PRIu64,
             npu->id, npu->capacity_bytes, npu->allocated_peak_bytes,
             npu->reserved_bytes, npu->reserved_peak_bytes,
             npu->reserved_first_bytes, npu->reserved_train_bytes, npu->launches,
             npu->steps, npu->compiles, npu->input_copies, npu->input_ahead,
-            npu->loop_size);
+            npu->loop_size, npu->bytes_to_device, npu->bytes_to_host);
+    if (npu->cache.capacity > 0) {
+        log_cache(text, &npu->cache);
+    }
+    rps_text_add(text, "}");
 }
 
 static rps_status

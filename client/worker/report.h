@@ -61,7 +61,22 @@ struct rps_report_stages {
     const struct rps_report_stage *reader; /* [reader_count], of its thread */
     uint32_t reader_count;                 /* 0: there was none */
     uint32_t depth;
-    double round_trips; /* a step, the mean */
+    double round_trips; /* a step, the mean, as the next two */
+    double sent_bytes;  /* to the servers, whole frames; 0: not counted */
+    double received_bytes;
+};
+
+/** A device cache: rows of distinct keys, summed over tables and steps. */
+struct rps_report_cache {
+    uint64_t capacity; /* places */
+    uint64_t staleness;
+    uint64_t asked;
+    uint64_t held;      /* of them, found on the device */
+    uint64_t fresh;     /* of those, used as they were */
+    uint64_t unchanged; /* of those, asked for with REFRESH, and not changed */
+    uint64_t moved;     /* to the device */
+    uint64_t extra;     /* of those, that had no place to stay */
+    uint64_t evicted;
 };
 
 /** What an NPU did. */
@@ -80,6 +95,9 @@ struct rps_report_npu {
     uint64_t input_copies; /* sets of the input thread */
     uint64_t input_ahead;  /* sets that lay ready, at most */
     uint64_t loop_size;    /* steps of a launch, at most */
+    uint64_t bytes_to_device;
+    uint64_t bytes_to_host;
+    struct rps_report_cache cache; /* capacity 0: there is none */
 };
 
 struct rps_report_end {

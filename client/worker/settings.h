@@ -57,6 +57,9 @@ struct rps_device_settings {
     bool mixed;
     bool high_precision;
     bool fusion;
+    bool cache;               /* rows of sparse tables stay there */
+    uint64_t cache_rows;      /* of each table; 0: its device_vocabulary_size */
+    uint64_t cache_staleness; /* steps */
 };
 
 /** What --profile asks for. */
@@ -108,13 +111,17 @@ rps_status rps_settings_read_model(
 rps_status rps_settings_read_dense(
         struct rps_settings *settings, struct rps_error *error);
 
-/** What computes the model, once the task is read. */
+/** What computes the model, once the task and the model's part are read. */
 rps_status rps_settings_read_device(
         struct rps_settings *settings, struct rps_error *error);
 
 /** --warm-start and what goes with it, once the task is read. */
 rps_status rps_settings_read_warm(
         struct rps_settings *settings, struct rps_error *error);
+
+/** Rows of table t that stay on the device. */
+uint64_t rps_settings_cache_rows(
+        const struct rps_settings *settings, uint32_t t);
 
 /** Schedules and loss scale, once the model's part is read. */
 rps_status rps_settings_read_schedules(

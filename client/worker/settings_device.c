@@ -25,6 +25,8 @@ check_not_given(const struct rps_options *options, struct rps_error *error)
             {"precision_mode", "precision-mode"},
             {"implmode", "implmode"},
             {"fusion", "fusion"},
+            {"device_cache", "device-cache"},
+            {"cache_staleness", "cache-staleness"},
     };
 
     for (size_t i = 0; i < sizeof(npu) / sizeof(npu[0]); i++) {
@@ -91,6 +93,66 @@ check_memory_for_time(
     return RPS_OK;
 }
 
+uint64_t
+rps_settings_cache_rows(const struct rps_settings *settings, uint32_t t)
+{
+    return settings->device.cache_rows > 0
+                   ? settings->device.cache_rows
+                   : settings->model.tables[t].spec.device_vocabulary_size;
+}
+
+/* Has every table a size of its own for --device-cache=on? */
+static rps_status
+check_cache_rows(const struct rps_settings *settings, struct rps_error *error)
+{
+    const struct rps_model_config *model = &settings->model;
+
+    for (uint32_t t = 0;
+            settings->device.cache_rows == 0 && t < model->table_count; t++) {
+        if (rps_settings_cache_rows(settings, t) <= 1) {
+            return rps_fail(error, RPS_E_INVAL,
+                    "--device-cache=on: table %s has a device_vocabulary_size "
+                    "of 1, the default: give it in --model-config, or give "
+                    "--device-cache=ROWS",
+                    model->tables[t].spec.name);
+        }
+    }
+    return RPS_OK;
+}
+
+/* off, on, or rows of each table. */
+static rps_status
+read_cache(struct rps_settings *settings, struct rps_error *error)
+{
+    const struct rps_options *options = settings->options;
+    struct rps_device_settings *device = &settings->device;
+    const char *text = options->device_cache;
+
+    device->cache = strcmp(text, "off") != 0;
+    device->cache_staleness = options->cache_staleness;
+    if (device->cache && strcmp(text, "on") != 0 &&
+            (!rps_parse_u64(text, &device->cache_rows) ||
+                    device->cache_rows < 1 ||
+                    device->cache_rows > RPS_VOCABULARY_MAX)) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--device-cache=%s: must be off, on (each table's "
+                "device_vocabulary_size), or rows of each table, 1 to %u",
+                text, RPS_VOCABULARY_MAX);
+    }
+    if (!device->cache && rps_option_given(options, "cache_staleness")) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--cache-staleness is of rows that stay on the NPU, and none "
+                "do: give --device-cache, too");
+    }
+    if (device->cache && settings->task == RPS_TASK_INFER) {
+        return rps_fail(error, RPS_E_INVAL,
+                "--device-cache=%s goes with training: an evaluation or "
+                "prediction looks its rows up and pools them on the host",
+                text);
+    }
+    return device->cache ? check_cache_rows(settings, error) : RPS_OK;
+}
+
 rps_status
 rps_settings_read_device(struct rps_settings *settings, struct rps_error *error)
 {
@@ -117,5 +179,8 @@ rps_settings_read_device(struct rps_settings *settings, struct rps_error *error)
             .fusion = strcmp(options->fusion, "on") == 0,
     };
     status = read_id(settings, error);
-    return status == RPS_OK ? check_memory_for_time(options, error) : status;
+    if (status == RPS_OK) {
+        status = check_memory_for_time(options, error);
+    }
+    return status == RPS_OK ? read_cache(settings, error) : status;
 }

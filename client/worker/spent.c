@@ -42,6 +42,9 @@ rps_spent_tell(const struct rps_spent *spent, struct rps_spent_told *told,
             .reader_count = spent->reader.read_ns > 0 ? 2 : 0,
             .depth = spent->depth,
             .round_trips = (double)spent->round_trips / (double)spent->steps,
+            .sent_bytes = (double)spent->sent_bytes / (double)spent->steps,
+            .received_bytes =
+                    (double)spent->received_bytes / (double)spent->steps,
     };
 }
 

@@ -47,6 +47,8 @@ struct rps_spent {
     uint32_t depth;
     uint64_t steps;
     uint64_t round_trips;
+    uint64_t sent_bytes; /* of the client: whole frames */
+    uint64_t received_bytes;
 
     /* for profiles, of which a stage is a span */
     uint64_t (*moved)(const void *context); /* bytes over the wire so far */

@@ -106,6 +106,9 @@ push(struct rps_loop *loop, const struct rps_loop_step *step)
     rps_status status;
 
     rps_spent_on(&loop->spent, RPS_SPENT_PUSH);
+    if (!step->finite && loop->fetch.rows != NULL) {
+        rps_device_rows_unpushed(loop->fetch.rows, step->turn);
+    }
     status = rps_tables_push(&run->tables, &what, &ticket, &run->error);
     if (status == RPS_OK) {
         rps_spent_on(&loop->spent, RPS_SPENT_PUSH_WAIT);
@@ -264,12 +267,13 @@ report_step(struct rps_loop *loop, const struct rps_loop_step *own,
     }
 
     loop->loss = step.loss;
-    rps_admin_port_step(
-            run->admin_port, &(struct rps_admin_step){.step = step.step,
-                                     .epoch = step.epoch,
-                                     .loss = step.loss,
-                                     .samples = settings->options->batch_size,
-                                     .spent = &loop->spent});
+    rps_admin_port_step(run->admin_port,
+            &(struct rps_admin_step){.step = step.step,
+                    .epoch = step.epoch,
+                    .loss = step.loss,
+                    .samples = settings->options->batch_size,
+                    .spent = &loop->spent,
+                    .cache = rps_device_rows_tell(loop->fetch.rows)});
     return rps_report_step(run->report, &step, &run->error);
 }
 
@@ -337,6 +341,19 @@ rps_loop_before(struct rps_loop *loop, struct rps_loop_step *step)
     return status;
 }
 
+/* Since the step before ended. */
+static void
+count_bytes(struct rps_loop *loop)
+{
+    rps_traffic now;
+
+    rps_client_traffic(loop->run->client, &now);
+    loop->spent.sent_bytes += now.sent_bytes - loop->traffic.sent_bytes;
+    loop->spent.received_bytes +=
+            now.received_bytes - loop->traffic.received_bytes;
+    loop->traffic = now;
+}
+
 /* The answer to a step that this replica ended. */
 static rps_status
 take_decision(struct rps_loop *loop, const struct rps_loop_step *step,
@@ -347,6 +364,7 @@ take_decision(struct rps_loop *loop, const struct rps_loop_step *step,
     loop->ways_back = 0;
     loop->trips_of_step = round_trips(loop->run) - step->round_trips;
     loop->spent.round_trips += loop->trips_of_step;
+    count_bytes(loop);
     loop->spent.steps++;
     say_if_gone(loop, decision);
     status = catch_up(loop, step->number, decision);

@@ -92,10 +92,13 @@ open_stages(struct rps_loop *loop)
     loop->spent.moved = moved_bytes;
     loop->spent.moved_context = run->client;
     loop->spent.is_profiled = false; /* another client counts anew */
+    rps_client_traffic(run->client, &loop->traffic);
     loop->fetch = (struct rps_fetch){
             .tables = &run->tables,
             .reader = loop->reader,
             .spent = &loop->spent,
+            .rows = run->device != NULL ? rps_device_rows_of(run->device)
+                                        : NULL,
             .looks_ahead =
                     rps_server_transport(run->client, 0) != RPS_TRANSPORT_LOCAL,
     };

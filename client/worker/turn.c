@@ -18,6 +18,7 @@ rps_turn_finish(struct rps_turn *turn)
 {
     for (uint32_t t = 0; t < RPS_MODEL_TABLES_MAX; t++) {
         rps_bags_finish(&turn->bags[t]);
+        rps_held_finish(&turn->held[t]);
         rps_late_finish(&turn->late[t]);
         rps_slots_finish(&turn->slots[t]);
     }

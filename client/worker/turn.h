@@ -7,6 +7,7 @@
 #ifndef RPS_WORKER_TURN_H
 #define RPS_WORKER_TURN_H
 
+#include "client/worker/held.h"
 #include "client/worker/late.h"
 #include "client/worker/slots.h"
 
@@ -23,7 +24,11 @@ struct rps_turn {
     bool split; /* `late` says what may be fetched early */
     struct rps_late late[RPS_MODEL_TABLES_MAX];
     struct rps_slots slots[RPS_MODEL_TABLES_MAX]; /* if they are asked for */
-    rps_ticket ahead; /* of the early keys' lookup; id 0: none */
+    rps_ticket ahead;     /* of the early keys' lookup; id 0: none */
+    uint64_t ahead_since; /* the servers' step, at least, that answers it */
+    /* what the device has of its rows, as it was taken (device_rows.h) */
+    struct rps_held held[RPS_MODEL_TABLES_MAX];
+    uint64_t held_generation, held_step; /* 0: never */
 };
 
 void rps_turn_init(struct rps_turn *turn, const struct rps_model *model,

@@ -218,6 +218,20 @@ RPS_API RPS_NODISCARD rps_status rps_npu_copy_async(rps_npu_stream *stream,
         void *to, const void *from, uint64_t bytes, enum rps_npu_copy way);
 
 /**
+ * Copy on a stream as many bytes as *bytes says when the stream comes to it,
+ * at most bytes_max; 0: no copy. For compiled steps, whose other copies have
+ * the size that they were captured with.
+ *
+ * Owns:    borrows both sides, for bytes_max, and `bytes`, host memory, until
+ *          the copy is done; in a compiled step as long as the step.
+ * Threads: one at a time a stream.
+ * Errors:  the usual.
+ */
+RPS_API RPS_NODISCARD rps_status rps_npu_copy_some_async(rps_npu_stream *stream,
+        void *to, const void *from, const uint64_t *bytes, uint64_t bytes_max,
+        enum rps_npu_copy way);
+
+/**
  * The same, and wait for it.
  *
  * Threads: one at a time a stream.

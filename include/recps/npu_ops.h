@@ -349,6 +349,22 @@ RPS_API RPS_NODISCARD rps_status rps_npu_pool_bags_backward(
         const rps_npu_ops *ops, const rps_npu_bags *bags,
         const rps_npu_tensor *dpooled, const rps_npu_tensor *dtokens);
 
+/**
+ * Rows to their places: y[places[i]] = row i of those that are packed in
+ * packed[header[0]], packed[header[0] + dim], …, header[1] of them. All
+ * numbers are read when the operation runs: so a step of fixed shape moves few
+ * rows or many. What is not wholly in `packed`, or has no place in y, is left
+ * out.
+ *
+ * Shapes:  packed [floats]; header i32 [2]; places i32 [n], distinct;
+ *          y [rows][dim].
+ * Threads: any.
+ * Errors:  the usual.
+ */
+RPS_API RPS_NODISCARD rps_status rps_npu_scatter_rows(const rps_npu_ops *ops,
+        const rps_npu_tensor *packed, const rps_npu_tensor *header,
+        const rps_npu_tensor *places, const rps_npu_tensor *y);
+
 /* --- dropout ----------------------------------------------------------------
  */
 

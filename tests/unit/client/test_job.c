@@ -9,6 +9,7 @@
 #include "tests/unit/suite.h"
 
 #include <recps/alike.h>
+#include <recps/refresh.h>
 
 #include <math.h>
 #include <pthread.h>
@@ -214,6 +215,63 @@ START_TEST(refresh_brings_what_changed_since)
     ck_assert_float_eq(rows[1][1], -9);
     ck_assert_mem_eq(rows[1], rows[3], sizeof(rows[1]));
     ck_assert_float_eq(rows[0][0], 0);
+    rps_client_close(client);
+    servers_stop(&servers);
+}
+END_TEST
+
+START_TEST(a_refresh_of_tables_says_which_rows_changed)
+{
+    rps_client *client;
+    rps_table_spec spec;
+    rps_embedding_table *tables[2];
+    rps_decision decision;
+    const uint64_t keys[4] = {100, 3, 101, 3}, other[2] = {3, 7};
+    const uint64_t three = 3;
+    const float gradient[2] = {5, 6};
+    float rows[4][2] = {{0}}, more[2][3] = {{1, 1, 1}, {1, 1, 1}};
+    uint8_t changed[4] = {9, 9, 9, 9};
+    size_t count = 9;
+
+    if (!servers_start(&servers, (uint32_t)_i)) {
+        return;
+    }
+    client = servers_open_chief(&servers);
+    start_job(client, RPS_MODE_SYNC, 0);
+    tables[0] = steps_table(client);
+    rps_table_spec_init(&spec, "other", 3, RPS_OPTIMIZER_SGD);
+    must(rps_get_embedding_table(client, &spec, &tables[1]));
+    steps_push_all(tables[0], 1, 1.0f);
+    must(rps_step_end(client, 1, NAN, 0, &decision));
+    must(rps_push_gradients(tables[0], 2, 1, &three, gradient, NAN));
+    must(rps_step_end(client, 2, NAN, 0, &decision));
+    {
+        const rps_refresh_part parts[2] = {{.table = tables[0],
+                                                   .keys = keys,
+                                                   .key_count = 4,
+                                                   .rows = rows[0],
+                                                   .changed = changed},
+                {.table = tables[1],
+                        .keys = other,
+                        .key_count = 2,
+                        .rows = more[0]}};
+
+        must(rps_refresh_tables(client, 1, parts, 2, &count));
+    }
+    ck_assert_uint_eq(count, 2);
+    ck_assert_mem_eq(changed, ((uint8_t[]){0, 1, 0, 1}), 4);
+    ck_assert_float_eq(rows[1][0], -6);
+    ck_assert_mem_eq(rows[1], rows[3], sizeof(rows[1]));
+    ck_assert_float_eq(rows[0][0], 0);
+    ck_assert_float_eq(more[0][0], 1);
+    ck_assert_uint_eq(rps_lookup_step(client), 2);
+    must(rps_refresh_tables(client, 1, NULL, 0, &count));
+    ck_assert_uint_eq(count, 0);
+    must_fail(rps_refresh_tables(client, 1, NULL, 2, &count), RPS_E_INVAL,
+            "parts");
+    must_fail(rps_refresh_tables(
+                      client, 1, &(rps_refresh_part){.rows = NULL}, 1, &count),
+            RPS_E_INVAL, "table");
     rps_client_close(client);
     servers_stop(&servers);
 }
@@ -532,6 +590,8 @@ main(void)
             tcase, second_push_of_a_sync_step_changes_nothing, 0, LOOPS);
     tcase_add_loop_test(tcase, null_out_pointers_are_named, 0, LOOPS);
     tcase_add_loop_test(tcase, refresh_brings_what_changed_since, 0, LOOPS);
+    tcase_add_loop_test(
+            tcase, a_refresh_of_tables_says_which_rows_changed, 0, LOOPS);
     tcase_add_loop_test(tcase, what_was_saved_comes_back, 0, LOOPS);
     tcase_add_loop_test(
             tcase, a_job_that_goes_back_replaces_what_it_saved_later, 1, LOOPS);

@@ -101,7 +101,9 @@ START_TEST(stages_and_the_bits_of_a_loss_are_in_log_and_last_lines)
                     .reader = reader,
                     .reader_count = 1,
                     .depth = 2,
-                    .round_trips = 4.0}};
+                    .round_trips = 4.0,
+                    .sent_bytes = 2048.4,
+                    .received_bytes = 3e6}};
     struct rps_report_options options = {.log_every = 1, .loss_bits = true};
     struct rps_report *report = NULL;
     struct rps_error error = {""};
@@ -118,12 +120,15 @@ START_TEST(stages_and_the_bits_of_a_loss_are_in_log_and_last_lines)
     ck_assert_ptr_nonnull(strstr(text,
             "\"pipeline_depth\": 2, \"round_trips_per_step\": 4, "
             "\"stages\": {\"read\": 0.2500, \"push_wait\": 0.7500, "
-            "\"save\": 0.0000}, \"reader\": {\"split\": 0.5000}}\n"));
+            "\"save\": 0.0000}, \"reader\": {\"split\": 0.5000}, "
+            "\"sent_bytes_per_step\": 2048, "
+            "\"received_bytes_per_step\": 3000000}\n"));
     free(text);
     text = read_file("stdout");
     ck_assert_ptr_nonnull(strstr(text,
             "\npipeline depth 2 round trips a step 4: read 25.0 %, push wait "
-            "75.0 %; beside it: keys 50.0 %\ndone steps 1\n"));
+            "75.0 %; beside it: keys 50.0 %; 2.0 KiB sent and 2.9 MiB "
+            "received a step\ndone steps 1\n"));
     free(text);
 }
 END_TEST
