@@ -192,22 +192,32 @@ rps_npu_malloc(rps_npu *npu, uint64_t bytes, void **address_out)
     return rps_npu_memory_take(&npu->memory, bytes, false, address_out);
 }
 
+bool
+rps_npu_give_back(rps_npu *npu, void *address, bool pooled)
+{
+    if (!rps_npu_memory_is_taken(&npu->memory, address, pooled)) {
+        return false;
+    }
+    rps_npu_wait_idle(npu);
+    return rps_npu_memory_give_back(&npu->memory, address, pooled);
+}
+
 rps_status
 rps_npu_free(rps_npu *npu, void *address)
 {
-    if (address == NULL) {
+    bool pooled = false;
+
+    if (address == NULL || rps_npu_give_back(npu, address, false)) {
         return RPS_OK;
     }
-    if (rps_npu_memory_is_taken(&npu->memory, address)) {
-        rps_npu_wait_idle(npu);
-        if (rps_npu_memory_give_back(&npu->memory, address)) {
-            return RPS_OK;
-        }
-    }
+    (void)rps_npu_memory_left(&npu->memory, address, &pooled);
     return rps_npu_fail(RPS_E_INVAL,
-            "npu%" PRIu32 ": free: %p is not what rps_npu_malloc() gave, or "
-            "is free already",
-            npu->id, address);
+            "npu%" PRIu32 ": free: %p is not of rps_npu_malloc(), or is free "
+            "already%s",
+            npu->id, address,
+            pooled ? ": it is the pool's memory, whose blocks "
+                     "rps_npu_pool_free() takes"
+                   : "");
 }
 
 void

@@ -41,6 +41,10 @@ bool rps_npu_is_any_device_address(const void *address);
 rps_status rps_npu_check_range(rps_npu *npu, const char *operation,
         const char *side, const void *address, uint64_t bytes);
 
+/** What was taken of the memory, for the pool or not, after all work that is
+ * given. false: it was not. */
+bool rps_npu_give_back(rps_npu *npu, void *address, bool pooled);
+
 /** A host call gives work to the device: counts it, and takes as long as the
  * simulated latency of a launch. `type`: static; of its span in a profile. */
 void rps_npu_launch_pause(rps_npu *npu, const char *type);

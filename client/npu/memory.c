@@ -181,18 +181,23 @@ offset_of(const struct rps_npu_memory *memory, const void *outside)
     return (uint64_t)((const char *)outside - memory->outside);
 }
 
-/* The range that begins at this address; -1: none. */
+/* The range that begins at this address, the pool's or not; -1: none. */
 static int64_t
-find_start_locked(const struct rps_npu_memory *memory, const void *outside)
+find_start_locked(
+        const struct rps_npu_memory *memory, const void *outside, bool pooled)
 {
     const uint64_t offset = offset_of(memory, outside);
     const int64_t at = find_locked(memory, offset);
 
-    return at >= 0 && memory->ranges[at].offset == offset ? at : -1;
+    return at >= 0 && memory->ranges[at].offset == offset &&
+                           memory->ranges[at].pooled == pooled
+                   ? at
+                   : -1;
 }
 
 bool
-rps_npu_memory_is_taken(struct rps_npu_memory *memory, const void *outside)
+rps_npu_memory_is_taken(
+        struct rps_npu_memory *memory, const void *outside, bool pooled)
 {
     bool taken = false;
 
@@ -200,14 +205,15 @@ rps_npu_memory_is_taken(struct rps_npu_memory *memory, const void *outside)
         return false;
     }
     pthread_mutex_lock(&memory->lock);
-    taken = find_start_locked(memory, outside) >= 0;
+    taken = find_start_locked(memory, outside, pooled) >= 0;
     pthread_mutex_unlock(&memory->lock);
     return taken;
 }
 
 /* Pages go before the range does: nobody else may have them meanwhile. */
 bool
-rps_npu_memory_give_back(struct rps_npu_memory *memory, void *outside)
+rps_npu_memory_give_back(
+        struct rps_npu_memory *memory, void *outside, bool pooled)
 {
     int64_t at = -1;
 
@@ -215,7 +221,7 @@ rps_npu_memory_give_back(struct rps_npu_memory *memory, void *outside)
         return false;
     }
     pthread_mutex_lock(&memory->lock);
-    at = find_start_locked(memory, outside);
+    at = find_start_locked(memory, outside, pooled);
     if (at >= 0) {
         struct rps_npu_range *range = memory->ranges + at;
         char *inside = memory->inside + range->offset;

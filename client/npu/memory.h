@@ -49,12 +49,13 @@ void rps_npu_memory_finish(struct rps_npu_memory *memory);
 rps_status rps_npu_memory_take(struct rps_npu_memory *memory, uint64_t bytes,
         bool pooled, void **outside_out);
 
-/** Is it what _take() gave? */
+/** Is it what _take() gave, to the pool or not? */
 bool rps_npu_memory_is_taken(
-        struct rps_npu_memory *memory, const void *outside);
+        struct rps_npu_memory *memory, const void *outside, bool pooled);
 
-/** false: it is not what _take() gave. */
-bool rps_npu_memory_give_back(struct rps_npu_memory *memory, void *outside);
+/** false: it is not what _take() gave, to the pool or not. */
+bool rps_npu_memory_give_back(
+        struct rps_npu_memory *memory, void *outside, bool pooled);
 
 /** Is it one of this memory's addresses? */
 bool rps_npu_memory_has(

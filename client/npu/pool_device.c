@@ -28,7 +28,7 @@ take(void *context, uint64_t bytes, void **address_out, struct rps_error *error)
 static void
 give(void *context, void *address)
 {
-    (void)rps_npu_free(context, address);
+    (void)rps_npu_give_back(context, address, true);
 }
 
 static const char *

@@ -124,7 +124,8 @@ RPS_API RPS_NODISCARD rps_status rps_npu_malloc(
         rps_npu *npu, uint64_t bytes, void **address_out);
 
 /**
- * Waits until the device is idle. NULL is allowed; INVAL: not of malloc.
+ * Waits until the device is idle. NULL is allowed; INVAL: not of malloc (the
+ * pool's segments and blocks are not).
  *
  * Threads: any.
  * Errors:  the usual.

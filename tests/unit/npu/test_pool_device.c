@@ -166,6 +166,24 @@ START_TEST(addresses_that_are_no_blocks_are_refused)
 }
 END_TEST
 
+START_TEST(memory_of_the_pool_is_not_freed_as_if_it_were_the_callers)
+{
+    char *address = alloc(compute, 4 * MIB);
+    char *second = alloc(compute, 4 * MIB);
+
+    ck_assert_int_eq(rps_npu_free(npu, address), RPS_E_INVAL); /* a segment */
+    assert_words("is not of rps_npu_malloc()");
+    assert_words("rps_npu_pool_free()");
+    ck_assert_int_eq(rps_npu_free(npu, second), RPS_E_INVAL);
+    ck_assert_ok(rps_npu_fill_async(compute, address, 1, 4 * MIB));
+    ck_assert_ok(rps_npu_stream_synchronize(compute));
+    ck_assert_ok(rps_npu_pool_free(npu, address));
+    ck_assert_int_eq(rps_npu_free(npu, address), RPS_E_INVAL);
+    ck_assert_ok(rps_npu_pool_free(npu, second));
+    ck_assert_uint_eq(rps_npu_pool_trim(npu), 20 * MIB);
+}
+END_TEST
+
 START_TEST(reports_and_snapshots_are_of_the_device)
 {
     char *table, *json, *snapshot;
@@ -325,6 +343,8 @@ main(void)
     tcase_add_test(
             tcase, out_of_memory_names_the_device_the_pool_and_what_to_do);
     tcase_add_test(tcase, addresses_that_are_no_blocks_are_refused);
+    tcase_add_test(
+            tcase, memory_of_the_pool_is_not_freed_as_if_it_were_the_callers);
     tcase_add_test(tcase, reports_and_snapshots_are_of_the_device);
     tcase_add_test(tcase, blocks_keep_their_bytes_in_a_storm_of_four_streams);
     suite_add_tcase(suite, tcase);
