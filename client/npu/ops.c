@@ -2,6 +2,7 @@
 #include "client/npu/ops.h"
 
 #include "base/text.h"
+#include "client/npu/tensor.h"
 
 #include <cblas.h>
 #include <inttypes.h>
@@ -250,22 +251,34 @@ say_misfit(struct rps_npu_op *op, const char *what,
             dtype_names[tensor->dtype], must, ndim > 0 ? " " : "", types);
 }
 
-/* Its first and its last element are this device's. */
+/* A tensor without elements is anywhere. */
 static bool
 is_here(const struct rps_npu_op *op, const rps_npu_tensor *tensor)
 {
-    const char *first = rps_npu_tensor_address(tensor);
-    uint64_t last = 0;
+    return rps_npu_tensor_extent(tensor) == 0 ||
+           (tensor->storage != NULL &&
+                   rps_npu_storage_device(tensor->storage) == op->npu);
+}
 
-    for (uint32_t d = 0; d < tensor->ndim; d++) {
-        if (tensor->shape[d] == 0) {
-            return true;
-        }
-        last += (tensor->shape[d] - 1) * tensor->strides[d];
+/* All of it is in its storage, and its elements can be counted. */
+static bool
+check_extent(
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor)
+{
+    const uint64_t extent = rps_npu_tensor_extent(tensor);
+    const uint64_t left = rps_npu_tensor_left(tensor);
+    uint64_t elements = 0;
+
+    if (rps_npu_tensor_check_shape(
+                op->type, tensor->ndim, tensor->shape, &elements) != RPS_OK) {
+        rps_npu_op_fail(op, RPS_E_INVAL, "%s has too many elements", what);
+    } else if (extent > left) {
+        rps_npu_op_fail(op, RPS_E_INVAL,
+                "%s: its elements take %" PRIu64 " bytes from offset %" PRIu64
+                " and leave its memory, which ends after %" PRIu64,
+                what, extent, tensor->offset, left);
     }
-    last *= rps_npu_dtype_size(tensor->dtype);
-    return first != NULL && rps_npu_is_device_address(op->npu, first) &&
-           rps_npu_is_device_address(op->npu, first + last);
+    return op->status == RPS_OK;
 }
 
 bool
@@ -293,7 +306,7 @@ rps_npu_op_check(struct rps_npu_op *op, const char *what,
                 what, rps_npu_id(op->npu));
         return false;
     }
-    return true;
+    return check_extent(op, what, tensor);
 }
 
 bool

@@ -369,23 +369,63 @@ rps_pool_left(struct rps_npu_pool *pool, const void *address)
     return left;
 }
 
+static void
+free_locked(struct rps_npu_pool *pool, struct rps_pool_block *block)
+{
+    rps_tree_remove(&pool->live, &block->node);
+    block->owned = false;
+    pool->stats.requested.now -= block->requested;
+    pool->stats.allocated.now -= block->bytes;
+    pool->stats.blocks.now--;
+    rps_pool_wait_locked(pool, block);
+}
+
 rps_status
 rps_pool_free(
         struct rps_npu_pool *pool, const void *address, struct rps_error *error)
 {
     struct rps_pool_block *block;
+    rps_status status = RPS_E_INVAL;
 
     pthread_mutex_lock(&pool->lock);
     block = find_live(pool, address, error);
-    if (block != NULL) {
-        rps_tree_remove(&pool->live, &block->node);
-        pool->stats.requested.now -= block->requested;
-        pool->stats.allocated.now -= block->bytes;
-        pool->stats.blocks.now--;
-        rps_pool_wait_locked(pool, block);
+    if (block != NULL && block->owned) {
+        rps_fail(error, RPS_E_INVAL,
+                "the block at %p belongs to a tensor: "
+                "rps_npu_tensor_release() of its last view gives it back",
+                address);
+    } else if (block != NULL) {
+        free_locked(pool, block);
+        status = RPS_OK;
     }
     pthread_mutex_unlock(&pool->lock);
-    return block != NULL ? RPS_OK : RPS_E_INVAL;
+    return status;
+}
+
+void
+rps_pool_own(struct rps_npu_pool *pool, const void *address)
+{
+    struct rps_error error;
+    struct rps_pool_block *block;
+
+    pthread_mutex_lock(&pool->lock);
+    block = find_live(pool, address, &error);
+    assert(block != NULL && !block->owned);
+    block->owned = true;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void
+rps_pool_free_owned(struct rps_npu_pool *pool, const void *address)
+{
+    struct rps_error error;
+    struct rps_pool_block *block;
+
+    pthread_mutex_lock(&pool->lock);
+    block = find_live(pool, address, &error);
+    assert(block != NULL && block->owned);
+    free_locked(pool, block);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static rps_status

@@ -86,9 +86,16 @@ RPS_NODISCARD rps_status rps_pool_alloc(struct rps_npu_pool *pool,
         rps_npu_stream *stream, struct rps_pool_private *private,
         uint64_t bytes, void **address_out, struct rps_error *error);
 
-/** Errors: INVAL (no live block begins there). */
+/** Errors: INVAL (no live block begins there, or it has an owner). */
 rps_status rps_pool_free(struct rps_npu_pool *pool, const void *address,
         struct rps_error *error);
+
+/** The live block that begins there is a tensor's, which alone gives it back.
+ */
+void rps_pool_own(struct rps_npu_pool *pool, const void *address);
+
+/** rps_pool_free() of a block that rps_pool_own() has marked. */
+void rps_pool_free_owned(struct rps_npu_pool *pool, const void *address);
 
 /** How many of the bytes that a live block was asked for begin at `address`, in
  * it; 0: it is in none. */

@@ -45,6 +45,7 @@ struct rps_pool_block {
     uint64_t bytes;     /* a multiple of RPS_POOL_ALIGN */
     uint64_t requested; /* <= bytes; 0 where it is free */
     enum rps_pool_state state;
+    bool owned;                /* live: a tensor gives it back, nobody else */
     struct rps_pool_use *uses; /* live only */
     uint32_t waits;            /* waiting only: marks that are not passed */
 };

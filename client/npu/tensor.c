@@ -2,6 +2,7 @@
 /* Storages, and tensors that are made, kept, asked and copied. */
 #include "client/npu/tensor.h"
 
+#include "client/npu/device.h"
 #include "client/npu/error.h"
 #include "client/npu/keep.h"
 #include "client/npu/pool_device.h"
@@ -15,6 +16,7 @@ struct rps_npu_storage {
     _Atomic uint64_t views;
     rps_npu *npu;    /* set before use, as is what follows */
     void *address;   /* a block of its pool */
+    uint64_t bytes;  /* of which the tensor it was made for has these */
     uint64_t step;   /* whose memory that is; 0: no step's */
     uint64_t stream; /* for whose work: its number */
 };
@@ -113,6 +115,8 @@ make_storage(
         free(storage);
         return status;
     }
+    rps_pool_own(rps_npu_stream_device(stream)->pool, storage->address);
+    storage->bytes = bytes;
     memory = rps_npu_pool_step_of(stream);
     storage->step = memory != NULL ? rps_pool_private_number(memory) : 0;
     storage->npu = rps_npu_stream_device(stream);
@@ -175,7 +179,8 @@ rps_npu_tensor_release(rps_npu_tensor *tensor)
 
     *tensor = (rps_npu_tensor){.storage = NULL};
     if (storage != NULL && atomic_fetch_sub(&storage->views, 1) == 1) {
-        (void)rps_npu_pool_free(storage->npu, storage->address);
+        rps_pool_free_owned(storage->npu->pool, storage->address);
+        rps_npu_pool_show(storage->npu);
         free(storage);
     }
 }
@@ -197,6 +202,64 @@ rps_npu_tensor_elements(const rps_npu_tensor *tensor)
         elements *= tensor->shape[i];
     }
     return elements;
+}
+
+/* a + n * m, or UINT64_MAX. */
+static uint64_t
+add_product(uint64_t a, uint64_t n, uint64_t m)
+{
+    uint64_t product = 0;
+    uint64_t sum = 0;
+
+    return __builtin_mul_overflow(n, m, &product) ||
+                           __builtin_add_overflow(a, product, &sum)
+                   ? UINT64_MAX
+                   : sum;
+}
+
+uint64_t
+rps_npu_tensor_extent(const rps_npu_tensor *tensor)
+{
+    const uint64_t size = rps_npu_dtype_size(tensor->dtype);
+    uint64_t last = 0; /* elements before the last one */
+
+    for (uint32_t i = 0; i < tensor->ndim; i++) {
+        if (tensor->shape[i] == 0) {
+            return 0;
+        }
+        last = add_product(last, tensor->shape[i] - 1, tensor->strides[i]);
+    }
+    return add_product(size, last, size);
+}
+
+uint64_t
+rps_npu_tensor_left(const rps_npu_tensor *tensor)
+{
+    const uint64_t has = tensor->storage == NULL ? 0 : tensor->storage->bytes;
+
+    return tensor->offset < has ? has - tensor->offset : 0;
+}
+
+rps_status
+rps_npu_tensor_check(const char *operation, const rps_npu_tensor *tensor)
+{
+    uint64_t elements = 0;
+
+    if (tensor == NULL || rps_npu_dtype_size(tensor->dtype) == 0) {
+        return rps_npu_fail(RPS_E_INVAL, "%s: this is no tensor", operation);
+    }
+    if (rps_npu_tensor_check_shape(
+                operation, tensor->ndim, tensor->shape, &elements) != RPS_OK) {
+        return RPS_E_INVAL;
+    }
+    if (rps_npu_tensor_extent(tensor) <= rps_npu_tensor_left(tensor)) {
+        return RPS_OK;
+    }
+    return rps_npu_fail(RPS_E_INVAL,
+            "%s: the tensor's elements take %" PRIu64 " bytes from offset "
+            "%" PRIu64 " and leave its memory, which ends after %" PRIu64,
+            operation, rps_npu_tensor_extent(tensor), tensor->offset,
+            rps_npu_tensor_left(tensor));
 }
 
 /* Strides of dimensions of 1 are never taken. */
@@ -233,6 +296,12 @@ static rps_status
 prepare_copy(rps_npu_stream *stream, const char *operation,
         const rps_npu_tensor *tensor)
 {
+    if (stream == NULL) {
+        return rps_npu_fail(RPS_E_INVAL, "%s: no stream is given", operation);
+    }
+    if (rps_npu_tensor_check(operation, tensor) != RPS_OK) {
+        return RPS_E_INVAL;
+    }
     return rps_npu_tensor_is_contiguous(tensor)
                    ? rps_npu_keep(stream, operation, tensor, 1)
                    : rps_npu_fail(RPS_E_INVAL,

@@ -21,6 +21,18 @@ uint64_t rps_npu_storage_step(const rps_npu_storage *storage);
 rps_status rps_npu_tensor_check_shape(const char *operation, uint32_t ndim,
         const uint64_t *shape, uint64_t *elements_out);
 
+/** From its first element to the end of its last one, in bytes; 0 without
+ * elements, UINT64_MAX where that does not fit. */
+uint64_t rps_npu_tensor_extent(const rps_npu_tensor *tensor);
+
+/** The bytes from its first element to the end of its storage. */
+uint64_t rps_npu_tensor_left(const rps_npu_tensor *tensor);
+
+/** Do all its elements lie in its storage? `operation` begins the words.
+ * Errors: INVAL. */
+rps_status rps_npu_tensor_check(
+        const char *operation, const rps_npu_tensor *tensor);
+
 /** For work on which stream it was made: its number (stream.h). */
 uint64_t rps_npu_storage_stream(const rps_npu_storage *storage);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A copy of a view whose elements lie side by side: what kernels that know
  * nothing of strides are given. */
+#include "client/npu/error.h"
 #include "client/npu/operation.h"
 #include "client/npu/tensor.h"
 
@@ -99,6 +100,12 @@ rps_npu_tensor_contiguous(rps_npu_stream *stream, const rps_npu_tensor *tensor,
     rps_status status;
 
     *tensor_out = (rps_npu_tensor){.storage = NULL};
+    if (stream == NULL) {
+        return rps_npu_fail(RPS_E_INVAL, "contiguous: no stream is given");
+    }
+    if (rps_npu_tensor_check("contiguous", tensor) != RPS_OK) {
+        return RPS_E_INVAL;
+    }
     if (rps_npu_tensor_is_contiguous(tensor)) {
         *tensor_out = rps_npu_tensor_retain(tensor);
         return RPS_OK;

@@ -369,7 +369,8 @@ RPS_API RPS_NODISCARD rps_status rps_npu_pool_alloc(
  * allowed.
  *
  * Threads: any.
- * Errors:  INVAL (no block that is in use begins there).
+ * Errors:  INVAL (no block that is in use begins there, or it is a tensor's,
+ *          whose release gives it back).
  */
 RPS_API rps_status rps_npu_pool_free(rps_npu *npu, void *address);
 

@@ -31,7 +31,8 @@ typedef struct rps_npu_storage rps_npu_storage;
  * A view. A zeroed one is no tensor, and may be released.
  *
  * Element (i, j, …) is at storage's address + offset + (i strides[0] +
- * j strides[1] + …) * size of dtype.
+ * j strides[1] + …) * size of dtype. Whoever fills in a view may not leave
+ * the storage: calls that read or write elements refuse one that does (INVAL).
  */
 typedef struct rps_npu_tensor {
     rps_npu_storage *storage;

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What operators refuse before a kernel runs: views that leave their memory. */
+#include "tests/unit/npu/ops.h"
+
+#define N 128u /* f32: a block of the pool */
+
+static struct bench bench;
+static rps_npu_tensor x;
+static rps_npu_tensor y;
+static rps_npu_tensor next; /* behind y in the pool's segment */
+
+static void
+set_up(void)
+{
+    bench = open_bench();
+    x = vector(&bench, N, NULL);
+    y = vector(&bench, N, NULL);
+    next = vector(&bench, N, NULL);
+    ck_assert_ok(rps_npu_fill(&bench.ops, 1.0f, &x));
+    ck_assert_ok(rps_npu_fill(&bench.ops, 1.0f, &y));
+    ck_assert_ok(rps_npu_fill(&bench.ops, 7.0f, &next));
+}
+
+static void
+tear_down(void)
+{
+    rps_npu_tensor_release(&x);
+    rps_npu_tensor_release(&y);
+    rps_npu_tensor_release(&next);
+    close_bench(&bench);
+}
+
+static void
+assert_next_is_whole(void)
+{
+    float *values = read_tensor(&bench, &next);
+
+    for (size_t i = 0; i < N; i++) {
+        ck_assert(values[i] == 7.0f);
+    }
+    free(values);
+}
+
+/* As an output, as an input, as what is copied. */
+static void
+assert_leaves(const rps_npu_tensor *view)
+{
+    static float host[4 * N];
+    rps_npu_tensor copy = {0};
+
+    ck_assert_int_eq(rps_npu_fill(&bench.ops, 2.0f, view), RPS_E_INVAL);
+    assert_words("fill: y: its elements take ");
+    assert_words("leave its memory");
+    ck_assert_int_eq(
+            rps_npu_unscale(&bench.ops, view, NULL, &x, false), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_tensor_contiguous(bench.ops.stream, view, &copy),
+            RPS_E_INVAL);
+    ck_assert_ptr_null(copy.storage);
+    ck_assert_int_eq(rps_npu_tensor_from_host(bench.ops.stream, view, host),
+            RPS_E_INVAL);
+    ck_assert_int_eq(
+            rps_npu_tensor_to_host(bench.ops.stream, view, host), RPS_E_INVAL);
+    assert_next_is_whole();
+}
+
+START_TEST(a_view_with_more_elements_than_its_memory_is_refused)
+{
+    rps_npu_tensor view = y;
+
+    view.shape[0] = N + 1;
+    assert_leaves(&view);
+    assert_words("516 bytes from offset 0");
+    assert_words("ends after 512");
+    view.shape[0] = 2 * N;
+    assert_leaves(&view);
+    view.shape[0] = N;
+    ck_assert_ok(rps_npu_fill(&bench.ops, 2.0f, &view));
+}
+END_TEST
+
+START_TEST(an_offset_beyond_the_memory_is_refused)
+{
+    rps_npu_tensor view = y;
+
+    view.offset = 4;
+    assert_leaves(&view);
+    view.shape[0] = N - 1;
+    ck_assert_ok(rps_npu_fill(&bench.ops, 2.0f, &view));
+    view.offset = 512; /* in the pool's segment, in next's block */
+    assert_leaves(&view);
+    view.offset = UINT64_MAX - 3; /* overflows to y - 4 */
+    assert_leaves(&view);
+}
+END_TEST
+
+START_TEST(strides_that_overflow_are_refused)
+{
+    rps_npu_tensor view = y;
+
+    view.ndim = 2;
+    view.shape[0] = 5;
+    view.shape[1] = 2;
+    view.strides[1] = 1;
+    view.strides[0] = UINT64_C(1) << 62; /* 4 of them are 0 */
+    assert_leaves(&view);
+    view.strides[0] = UINT64_MAX / 2;
+    assert_leaves(&view);
+    view.strides[0] = 32;
+    assert_leaves(&view); /* its last two elements are the neighbour's */
+    view.strides[0] = 31;
+    ck_assert_ok(rps_npu_fill(&bench.ops, 2.0f, &view));
+}
+END_TEST
+
+START_TEST(more_elements_than_can_be_counted_are_refused)
+{
+    rps_npu_tensor view = x; /* each element 2^64 times: 0 of them */
+
+    view.ndim = 2;
+    view.shape[0] = view.shape[1] = UINT64_C(1) << 32;
+    view.strides[0] = view.strides[1] = 0;
+    ck_assert_int_eq(
+            rps_npu_apply(&bench.ops, RPS_NPU_RELU, &view, &view), RPS_E_INVAL);
+    assert_words("too many elements");
+}
+END_TEST
+
+START_TEST(a_tensors_block_is_given_back_by_the_tensor_alone)
+{
+    void *address = rps_npu_tensor_address(&y);
+    rps_npu_pool_stats before, after;
+
+    rps_npu_pool_read_stats(bench.npu, &before);
+    ck_assert_int_eq(rps_npu_pool_free(bench.npu, address), RPS_E_INVAL);
+    assert_words("belongs to a tensor");
+    rps_npu_pool_read_stats(bench.npu, &after);
+    ck_assert_uint_eq(after.blocks.now, before.blocks.now);
+    ck_assert_ok(rps_npu_fill(&bench.ops, 2.0f, &y));
+    rps_npu_tensor_release(&y);
+    rps_npu_pool_read_stats(bench.npu, &after);
+    ck_assert_uint_eq(after.blocks.now, before.blocks.now - 1);
+    ck_assert_ok(rps_npu_pool_alloc(bench.ops.stream, 512, &address));
+    ck_assert_ok(rps_npu_pool_free(bench.npu, address)); /* nobody's now */
+}
+END_TEST
+
+int
+main(void)
+{
+    Suite *suite = suite_create("npu_ops_checks");
+    TCase *tcase = tcase_create("checks");
+
+    use_own_host();
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, a_view_with_more_elements_than_its_memory_is_refused);
+    tcase_add_test(tcase, an_offset_beyond_the_memory_is_refused);
+    tcase_add_test(tcase, strides_that_overflow_are_refused);
+    tcase_add_test(tcase, more_elements_than_can_be_counted_are_refused);
+    tcase_add_test(tcase, a_tensors_block_is_given_back_by_the_tensor_alone);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
