@@ -205,14 +205,14 @@ find(struct rps_npu_pool *pool, const struct request *request)
 
 static rps_status
 find_or_take(struct rps_npu_pool *pool, const struct request *request,
-        struct rps_pool_block **block_out, struct rps_error *error)
+        bool less, struct rps_pool_block **block_out, struct rps_error *error)
 {
     *block_out = find(pool, request);
     if (*block_out != NULL) {
         return RPS_OK;
     }
     return rps_pool_take_locked(pool, request->arena, request->small,
-            request->bytes, block_out, error);
+            request->bytes, less, block_out, error);
 }
 
 /* Every segment that is not in use goes back, and what other threads are just
@@ -253,22 +253,22 @@ refuse(struct rps_npu_pool *pool, const struct request *request,
             rps_format_bytes(stats.allocated.peak, words[6]), driver.text);
 }
 
-/* Three tries: as it is; with all that is free given back; with all that
- * waits for other streams given back, too. */
+/* Three tries: as it is; with all that is free given back, and a smaller
+ * segment if need be; with all that waits for other streams given back, too. */
 static rps_status
 serve(struct rps_npu_pool *pool, const struct request *request,
         struct rps_pool_block **block_out, struct rps_error *error)
 {
-    rps_status status = find_or_take(pool, request, block_out, error);
+    rps_status status = find_or_take(pool, request, false, block_out, error);
 
     if (status == RPS_E_NOMEM) {
         make_room(pool);
-        status = find_or_take(pool, request, block_out, error);
+        status = find_or_take(pool, request, true, block_out, error);
     }
     if (status == RPS_E_NOMEM) {
         rps_pool_settle_locked(pool);
         make_room(pool);
-        status = find_or_take(pool, request, block_out, error);
+        status = find_or_take(pool, request, true, block_out, error);
     }
     return status == RPS_E_NOMEM ? refuse(pool, request, error) : status;
 }

@@ -37,6 +37,9 @@
 #define RPS_POOL_LARGE_MAX     (UINT64_C(10) << 20) /* beyond: its own size */
 #define RPS_POOL_LARGE_SEGMENT (UINT64_C(20) << 20) /* bytes */
 #define RPS_POOL_HUGE_ROUND    (UINT64_C(2) << 20)  /* bytes */
+#define RPS_POOL_SMALL_ROUND   (UINT64_C(64) << 10) /* where memory is short */
+#define RPS_POOL_SMALL_SHARE   8u /* of a device: its small segments at most */
+#define RPS_POOL_PAGE          UINT64_C(4096) /* of any segment */
 
 /** A use of a block that has no place in a capture, or one that is not known.
  */
@@ -51,6 +54,7 @@ struct rps_pool_private;
 /** What a pool stands on. `context` comes back with each call. */
 struct rps_pool_driver {
     void *context;
+    uint64_t capacity; /* bytes; 0: not known */
     /* Memory of whole segments. NOMEM is tried again after a trim; its words
      * become part of the pool's. */
     rps_status (*take)(void *context, uint64_t bytes, void **address_out,

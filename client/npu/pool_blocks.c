@@ -122,22 +122,54 @@ unlink_segment(struct rps_pool_segment *segment)
 }
 
 static uint64_t
-segment_bytes(bool small, uint64_t bytes)
+round_to(uint64_t bytes, uint64_t unit)
 {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* The usual size. Of a small device one segment does not take all. */
+static uint64_t
+segment_bytes(const struct rps_npu_pool *pool, bool small, uint64_t bytes)
+{
+    const uint64_t share = round_to(
+            pool->driver.capacity / RPS_POOL_SMALL_SHARE, RPS_POOL_PAGE);
+
+    if (small && share > 0 && share < RPS_POOL_SMALL_SEGMENT) {
+        return bytes < share ? share : round_to(bytes, RPS_POOL_PAGE);
+    }
     if (small) {
         return RPS_POOL_SMALL_SEGMENT;
     }
-    if (bytes <= RPS_POOL_LARGE_MAX) {
-        return RPS_POOL_LARGE_SEGMENT;
+    return bytes <= RPS_POOL_LARGE_MAX ? RPS_POOL_LARGE_SEGMENT
+                                       : round_to(bytes, RPS_POOL_HUGE_ROUND);
+}
+
+/* The driver has no range of the usual size: what is asked for in whole units
+ * that leave room for the next request, at last its pages alone. */
+static rps_status
+take_less(struct rps_npu_pool *pool, bool small, uint64_t bytes,
+        uint64_t *taken, void **address_out, struct rps_error *error)
+{
+    const uint64_t units[] = {
+            small ? RPS_POOL_SMALL_ROUND : RPS_POOL_HUGE_ROUND, RPS_POOL_PAGE};
+    rps_status status = RPS_E_NOMEM;
+
+    for (size_t i = 0; i < 2 && status == RPS_E_NOMEM; i++) {
+        const uint64_t less = round_to(bytes, units[i]);
+
+        if (less < *taken) {
+            *taken = less;
+            status = pool->driver.take(
+                    pool->driver.context, less, address_out, error);
+        }
     }
-    return (bytes + RPS_POOL_HUGE_ROUND - 1) / RPS_POOL_HUGE_ROUND *
-           RPS_POOL_HUGE_ROUND;
+    return status;
 }
 
 rps_status
 rps_pool_take_locked(struct rps_npu_pool *pool, struct rps_pool_arena *arena,
-        bool small, uint64_t bytes, struct rps_pool_block **block_out,
-        struct rps_error *error)
+        bool small, uint64_t bytes, bool less,
+        struct rps_pool_block **block_out, struct rps_error *error)
 {
     struct rps_pool_segment *segment = calloc(1, sizeof(*segment));
     struct rps_pool_block *block = calloc(1, sizeof(*block));
@@ -148,9 +180,13 @@ rps_pool_take_locked(struct rps_npu_pool *pool, struct rps_pool_arena *arena,
         rps_fail(error, RPS_E_NOMEM, "no memory on the host for a segment");
         goto fail;
     }
-    segment->bytes = segment_bytes(small, bytes);
+    segment->bytes = segment_bytes(pool, small, bytes);
     status = pool->driver.take(
             pool->driver.context, segment->bytes, &address, error);
+    if (status == RPS_E_NOMEM && less) {
+        status =
+                take_less(pool, small, bytes, &segment->bytes, &address, error);
+    }
     if (status != RPS_OK) {
         goto fail;
     }

@@ -68,6 +68,7 @@ rps_npu_pool_open(rps_npu *npu)
 {
     const struct rps_pool_driver driver = {
             .context = npu,
+            .capacity = npu->memory.capacity,
             .take = take,
             .give = give,
             .stream_name = stream_name,

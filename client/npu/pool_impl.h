@@ -109,9 +109,10 @@ struct rps_pool_block *rps_pool_next_fit_locked(
 
 bool rps_pool_is_whole(const struct rps_pool_block *block);
 
-/* A new segment of one free block. */
+/* A new segment of one free block, of the usual size or, where the driver has
+ * none and with `less`, as small as `bytes` allow. */
 rps_status rps_pool_take_locked(struct rps_npu_pool *pool,
-        struct rps_pool_arena *arena, bool small, uint64_t bytes,
+        struct rps_pool_arena *arena, bool small, uint64_t bytes, bool less,
         struct rps_pool_block **block_out, struct rps_error *error);
 
 /* A free block becomes a live one of `bytes` or, where cutting it is not worth

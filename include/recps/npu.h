@@ -356,7 +356,8 @@ RPS_API RPS_NODISCARD rps_status rps_npu_event_elapsed(
  * Threads: one at a time a stream; not in a host function, since it may wait
  *          for the device.
  * Errors:  the usual; INVAL (0 bytes). Before NOMEM, free segments go back to
- *          the driver and the request is tried again, then once more when
+ *          the driver and the request is tried again, with a segment no larger
+ *          than it needs if there is no more, then once more when
  *          other streams are done with what was freed; its words have the
  *          pool's statistics.
  */

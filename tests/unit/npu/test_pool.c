@@ -365,6 +365,36 @@ START_TEST(before_a_request_fails_other_streams_are_waited_for)
 }
 END_TEST
 
+START_TEST(a_segment_is_smaller_where_the_device_has_no_larger_range)
+{
+    fake_alloc(pool, &compute, 1012 * MIB); /* 12 MiB are left */
+    fake_alloc(pool, &compute, 5 * MIB);    /* of 6, not of 20 */
+    ck_assert_uint_eq(fake_stats(pool).reserved.now, 1018 * MIB);
+    fake_alloc(pool, &compute, 5 * MIB + 4096);
+    ck_assert_uint_eq(fake_stats(pool).reserved.now, 1024 * MIB);
+    ck_assert_uint_eq(fake_stats(pool).out_of_memory, 0);
+}
+END_TEST
+
+START_TEST(the_last_pages_of_a_device_serve_small_requests)
+{
+    void *address;
+    struct rps_error error = {.text = ""};
+
+    device.capacity = 21 * MIB;
+    fake_alloc(pool, &compute, 20 * MIB);
+    for (int i = 0; i < 16; i++) {
+        fake_alloc(pool, &compute, 60000);
+    }
+    ck_assert_uint_eq(fake_stats(pool).reserved.now, 21 * MIB);
+    ck_assert_int_eq(
+            rps_pool_alloc(pool, &compute, NULL, 60000, &address, &error),
+            RPS_E_NOMEM);
+    device.capacity += 61440; /* pages, no 64 KiB */
+    fake_alloc(pool, &compute, 60000);
+}
+END_TEST
+
 START_TEST(a_request_that_fails_says_what_the_pool_has)
 {
     struct rps_error error = {.text = ""};
@@ -564,6 +594,9 @@ main(void)
     tcase_add_test(tcase, a_trim_gives_back_the_segments_that_are_wholly_free);
     tcase_add_test(tcase, before_a_request_fails_free_segments_go_back);
     tcase_add_test(tcase, before_a_request_fails_other_streams_are_waited_for);
+    tcase_add_test(
+            tcase, a_segment_is_smaller_where_the_device_has_no_larger_range);
+    tcase_add_test(tcase, the_last_pages_of_a_device_serve_small_requests);
     tcase_add_test(tcase, a_request_that_fails_says_what_the_pool_has);
     tcase_add_test(tcase, no_bytes_and_more_than_any_device_has_are_refused);
     tcase_add_test(
