@@ -334,11 +334,18 @@ make_workspaces(struct rps_npu_step *step)
 rps_status
 rps_npu_capture_end(rps_npu_stream *stream, rps_npu_step **step_out)
 {
-    struct rps_npu_capture *capture = stream->capture;
+    struct rps_npu_capture *capture = NULL;
     struct rps_npu_step *step = NULL;
     rps_status status = RPS_OK;
 
+    if (step_out == NULL) {
+        return rps_npu_missing("end a capture", "step_out");
+    }
     *step_out = NULL;
+    if (stream == NULL) {
+        return rps_npu_missing("end a capture", "stream");
+    }
+    capture = stream->capture;
     if (capture == NULL || capture->step->lanes[0].stream != stream) {
         return rps_npu_fail(RPS_E_INVAL,
                 "npu%" PRIu32 " stream \"%s\": end a capture: it began none",

@@ -140,6 +140,9 @@ rps_npu_open(rps_npu **npu_out, uint32_t id, const rps_npu_options *options)
     rps_npu_options defaults;
     rps_status status = RPS_OK;
 
+    if (npu_out == NULL) {
+        return rps_npu_missing("open a device", "npu_out");
+    }
     *npu_out = NULL;
     rps_npu_options_init(&defaults);
     options = options == NULL ? &defaults : options;
@@ -183,7 +186,13 @@ rps_npu_id(const rps_npu *npu)
 rps_status
 rps_npu_malloc(rps_npu *npu, uint64_t bytes, void **address_out)
 {
+    if (address_out == NULL) {
+        return rps_npu_missing("malloc", "address_out");
+    }
     *address_out = NULL;
+    if (npu == NULL) {
+        return rps_npu_missing("malloc", "device");
+    }
     if (bytes == 0) {
         return rps_npu_fail(RPS_E_INVAL,
                 "npu%" PRIu32 ": malloc: of 0 bytes: ask for one at least",
@@ -207,6 +216,9 @@ rps_npu_free(rps_npu *npu, void *address)
 {
     bool pooled = false;
 
+    if (npu == NULL) {
+        return rps_npu_missing("free", "device");
+    }
     if (address == NULL || rps_npu_give_back(npu, address, false)) {
         return RPS_OK;
     }

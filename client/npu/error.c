@@ -26,6 +26,12 @@ rps_npu_nomem(const char *what)
     return rps_npu_fail(RPS_E_NOMEM, "%s: the host has no memory left", what);
 }
 
+rps_status
+rps_npu_missing(const char *operation, const char *what)
+{
+    return rps_npu_fail(RPS_E_INVAL, "%s: no %s is given", operation, what);
+}
+
 const char *
 rps_npu_error(void)
 {

@@ -118,9 +118,16 @@ give_mark_task(rps_npu_stream *stream, const struct rps_npu_task_kind *kind,
 rps_status
 rps_npu_event_create(rps_npu *npu, rps_npu_event **event_out)
 {
-    rps_npu_event *event = calloc(1, sizeof(*event));
+    rps_npu_event *event = NULL;
 
+    if (event_out == NULL) {
+        return rps_npu_missing("create an event", "event_out");
+    }
     *event_out = NULL;
+    if (npu == NULL) {
+        return rps_npu_missing("create an event", "device");
+    }
+    event = calloc(1, sizeof(*event));
     if (event != NULL) {
         event->npu = npu;
         event->slot = calloc(1, sizeof(*event->slot));
@@ -315,6 +322,9 @@ rps_npu_event_elapsed(
     uint64_t last = 0;
     rps_status status = check_event(from, NULL, operation);
 
+    if (ns_out == NULL) {
+        return rps_npu_missing(operation, "ns_out");
+    }
     *ns_out = 0;
     if (status == RPS_OK) {
         status = check_event(to, NULL, operation);

@@ -88,6 +88,33 @@ rps_npu_op_check_threads(struct rps_npu_op *op)
 /* --- an operation ------------------------------------------------------------
  */
 
+static void
+check_modes(struct rps_npu_op *op)
+{
+    const rps_npu_ops_options *options = &op->ops->options;
+
+    if ((unsigned)options->precision_mode > RPS_NPU_PRECISION_MIXED) {
+        rps_npu_op_fail(op, RPS_E_INVAL,
+                "its precision_mode is %u: must be origin (0) or mixed (1)",
+                (unsigned)options->precision_mode);
+    }
+    if ((unsigned)options->implmode > RPS_NPU_IMPL_HIGH_PRECISION) {
+        rps_npu_op_fail(op, RPS_E_INVAL,
+                "its implmode is %u: must be high_performance (0) or "
+                "high_precision (1)",
+                (unsigned)options->implmode);
+    }
+}
+
+bool
+rps_npu_op_has(struct rps_npu_op *op, const char *what, const void *given)
+{
+    if (op->status == RPS_OK && given == NULL) {
+        rps_npu_op_fail(op, RPS_E_INVAL, "no %s is given", what);
+    }
+    return op->status == RPS_OK;
+}
+
 void
 rps_npu_op_begin(
         struct rps_npu_op *op, const rps_npu_ops *ops, const char *type)
@@ -99,11 +126,16 @@ rps_npu_op_begin(
     op->input_count = 0;
     op->output_count = 0;
     op->bytes = 0;
+    if (ops == NULL) {
+        op->status = rps_npu_fail(RPS_E_INVAL, "%s: no ops are given", type);
+        return;
+    }
     if (ops->options.struct_bytes != sizeof(ops->options)) {
         rps_npu_op_fail(op, RPS_E_INVAL,
                 "its options are not of rps_npu_ops_options_init()");
         return;
     }
+    check_modes(op);
     if (ops->stream == NULL) {
         rps_npu_op_fail(op, RPS_E_INVAL, "there is no stream");
         return;

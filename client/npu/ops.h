@@ -50,6 +50,9 @@ void rps_npu_op_begin(
 void rps_npu_op_fail(struct rps_npu_op *op, rps_status status,
         const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/** Is what `what` names given, that is not NULL? */
+bool rps_npu_op_has(struct rps_npu_op *op, const char *what, const void *given);
+
 /**
  * Is it a tensor on this device, of one of `dtypes`, of this shape? `what` is
  * its name in the call. ndim 0: any shape.

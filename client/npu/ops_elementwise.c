@@ -279,7 +279,7 @@ join(const rps_npu_ops *ops, const rps_npu_tensor *parts, uint32_t count,
     rps_status status = RPS_OK;
 
     rps_npu_op_begin(&op, ops, splits ? "split" : "concat");
-    if (op.status != RPS_OK ||
+    if (!rps_npu_op_has(&op, "tensors", parts) ||
             !check_parts(&op, splits ? "y" : "x", parts, count, whole) ||
             rps_npu_tensor_elements(whole) == 0) {
         return op.status;

@@ -144,7 +144,8 @@ rps_npu_pool_bags(const rps_npu_ops *ops, const rps_npu_bags *bags,
     uint64_t shape[2] = {RPS_NPU_OP_ANY, 0};
 
     rps_npu_op_begin(&op, ops, "pooling");
-    if (!check_bags(&op, bags, "pooled", pooled)) {
+    if (!rps_npu_op_has(&op, "bags", bags) ||
+            !check_bags(&op, bags, "pooled", pooled)) {
         return op.status;
     }
     shape[1] = pooled->shape[pooled->ndim - 1];
@@ -170,7 +171,8 @@ rps_npu_pool_bags_backward(const rps_npu_ops *ops, const rps_npu_bags *bags,
     struct rps_npu_op op;
 
     rps_npu_op_begin(&op, ops, "pooling_backward");
-    if (!check_bags(&op, bags, "dpooled", dpooled)) {
+    if (!rps_npu_op_has(&op, "bags", bags) ||
+            !check_bags(&op, bags, "dpooled", dpooled)) {
         return op.status;
     }
     shape[1] = dpooled->shape[dpooled->ndim - 1];

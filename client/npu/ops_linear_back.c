@@ -251,7 +251,9 @@ rps_npu_linear_backward(
     struct rps_npu_op op;
 
     rps_npu_op_begin(&op, ops, "linear_backward");
-    check_back(&op, gradient);
+    if (rps_npu_op_has(&op, "layer", gradient)) {
+        check_back(&op, gradient);
+    }
     if (op.status != RPS_OK) {
         return op.status;
     }

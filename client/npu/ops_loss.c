@@ -88,15 +88,18 @@ give_bce(const rps_npu_ops *ops, const rps_npu_bce *bce, const char *type,
 rps_status
 rps_npu_bce_with_logits(const rps_npu_ops *ops, const rps_npu_bce *bce)
 {
-    rps_npu_bce half = *bce;
+    rps_npu_bce half;
     rps_status status = RPS_OK;
     struct rps_npu_op op;
 
     rps_npu_op_begin(&op, ops, "bce");
-    check_bce(&op, bce);
+    if (rps_npu_op_has(&op, "bce", bce)) {
+        check_bce(&op, bce);
+    }
     if (op.status != RPS_OK) {
         return op.status;
     }
+    half = *bce;
     if (bce->loss != NULL && bce->dlogits != NULL && ops->options.fusion) {
         return give_bce(ops, bce, "bce", "loss + gradient");
     }
@@ -151,21 +154,24 @@ rps_status
 rps_npu_dropout_apply(const rps_npu_ops *ops, const rps_npu_dropout *dropout,
         const rps_npu_tensor *x, const rps_npu_tensor *y)
 {
-    struct rps_npu_dropout_args args = {.rate = dropout->rate,
-            .seed = dropout->seed,
-            .site = dropout->site,
-            .first = dropout->first};
+    struct rps_npu_dropout_args args;
     struct rps_npu_rows rows = {0};
     struct rps_npu_op op;
     void *at[3] = {NULL};
 
     rps_npu_op_begin(&op, ops, "dropout");
-    if (!check_dropout(&op, dropout, x, y) || rps_npu_tensor_elements(y) == 0) {
+    if (!rps_npu_op_has(&op, "dropout", dropout) ||
+            !check_dropout(&op, dropout, x, y) ||
+            rps_npu_tensor_elements(y) == 0) {
         return op.status;
     }
     if (dropout->rate == 0.0) {
         return is_same_view(x, y) ? RPS_OK : rps_npu_op_copy(ops, "copy", x, y);
     }
+    args = (struct rps_npu_dropout_args){.rate = dropout->rate,
+            .seed = dropout->seed,
+            .site = dropout->site,
+            .first = dropout->first};
     rows = rps_npu_op_rows(&op, x, NULL, y, at);
     args.step = rps_npu_op_input(&op, dropout->step);
     args.rows = rows.rows;

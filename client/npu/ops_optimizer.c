@@ -151,16 +151,11 @@ rps_npu_optimizer_step(const rps_npu_ops *ops,
         const rps_npu_tensor *v)
 {
     const rps_npu_optimizer *o = optimizer;
-    struct rps_npu_optimize_args args = {.how = rps_npu_op_how(ops),
-            .adam = o->kind != RPS_NPU_SGD,
-            .decoupled = o->kind == RPS_NPU_ADAMW,
-            .beta1 = o->beta1,
-            .beta2 = o->beta2,
-            .epsilon = o->epsilon,
-            .decay = o->weight_decay};
+    struct rps_npu_optimize_args args;
     struct rps_npu_op op;
 
-    if (o->struct_bytes != sizeof(*o) || (unsigned)o->kind >= KINDS) {
+    if (o == NULL || o->struct_bytes != sizeof(*o) ||
+            (unsigned)o->kind >= KINDS) {
         return rps_npu_fail(RPS_E_INVAL,
                 "optimizer: it is not of rps_npu_optimizer_init()");
     }
@@ -170,7 +165,14 @@ rps_npu_optimizer_step(const rps_npu_ops *ops,
     if (op.status != RPS_OK || rps_npu_tensor_elements(weight) == 0) {
         return op.status;
     }
-    args.n = rps_npu_tensor_elements(weight);
+    args = (struct rps_npu_optimize_args){.how = rps_npu_op_how(ops),
+            .adam = o->kind != RPS_NPU_SGD,
+            .decoupled = o->kind == RPS_NPU_ADAMW,
+            .beta1 = o->beta1,
+            .beta2 = o->beta2,
+            .epsilon = o->epsilon,
+            .decay = o->weight_decay,
+            .n = rps_npu_tensor_elements(weight)};
     args.gradient = rps_npu_op_input(&op, gradient);
     add_operands(&op, o, &args);
     args.weight = rps_npu_op_output(&op, "weight", weight);

@@ -149,6 +149,9 @@ rps_npu_pool_step_of(const rps_npu_stream *stream)
 rps_status
 rps_npu_pool_alloc(rps_npu_stream *stream, uint64_t bytes, void **address_out)
 {
+    if (address_out == NULL) {
+        return rps_npu_missing("memory of the pool", "address_out");
+    }
     *address_out = NULL;
     if (stream == NULL) {
         return rps_npu_fail(
@@ -164,6 +167,9 @@ rps_npu_pool_free(rps_npu *npu, void *address)
     struct rps_error error = {.text = ""};
     rps_status status;
 
+    if (npu == NULL) {
+        return rps_npu_missing("give memory back to the pool", "device");
+    }
     if (address == NULL) {
         return RPS_OK;
     }

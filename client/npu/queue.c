@@ -190,9 +190,19 @@ rps_npu_queue_create(rps_npu *npu, const char *name, uint32_t depth,
         const uint64_t *bytes, uint32_t parts, rps_npu_queue **queue_out)
 {
     rps_npu_queue *queue = NULL;
-    rps_status status = check_shape(npu, depth, bytes, parts);
+    rps_status status = RPS_OK;
 
+    if (queue_out == NULL) {
+        return rps_npu_missing("create a queue", "queue_out");
+    }
     *queue_out = NULL;
+    if (npu == NULL || bytes == NULL || name == NULL) {
+        return rps_npu_missing("create a queue", npu == NULL ? "device"
+                                                 : bytes == NULL
+                                                         ? "list of bytes"
+                                                         : "name");
+    }
+    status = check_shape(npu, depth, bytes, parts);
     if (status != RPS_OK) {
         return status;
     }

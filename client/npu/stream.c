@@ -293,7 +293,13 @@ rps_npu_stream_create(
     rps_npu_stream *stream = NULL;
     rps_status status = RPS_OK;
 
+    if (stream_out == NULL) {
+        return rps_npu_missing("create a stream", "stream_out");
+    }
     *stream_out = NULL;
+    if (npu == NULL) {
+        return rps_npu_missing("create a stream", "device");
+    }
     if (name == NULL || name[0] == '\0') {
         return rps_npu_fail(RPS_E_INVAL,
                 "npu%" PRIu32 ": create a stream: it has no name", npu->id);
@@ -391,6 +397,9 @@ rps_npu_stream_query(rps_npu_stream *stream, bool *done_out)
 {
     rps_status status = RPS_OK;
 
+    if (done_out == NULL) {
+        return rps_npu_missing("query", "done_out");
+    }
     *done_out = false;
     status = rps_npu_stream_may_wait(stream, "query");
     if (status != RPS_OK) {
@@ -422,6 +431,9 @@ rps_npu_synchronize(rps_npu *npu)
 {
     rps_status status = RPS_OK;
 
+    if (npu == NULL) {
+        return rps_npu_missing("synchronize the device", "device");
+    }
     pthread_mutex_lock(&npu->lock);
     for (rps_npu_stream *s = npu->streams; s != NULL; s = s->next) {
         rps_npu_stream_drain(s);

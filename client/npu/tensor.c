@@ -140,7 +140,16 @@ rps_npu_tensor_create(rps_npu_stream *stream, enum rps_npu_dtype dtype,
     uint64_t elements = 0;
     rps_status status;
 
+    if (tensor_out == NULL) {
+        return rps_npu_missing("create a tensor", "tensor_out");
+    }
     *tensor_out = (rps_npu_tensor){.storage = NULL};
+    if (stream == NULL) {
+        return rps_npu_missing("create a tensor", "stream");
+    }
+    if (shape == NULL && ndim > 0) {
+        return rps_npu_missing("create a tensor", "shape");
+    }
     if (rps_npu_dtype_size(dtype) == 0) {
         return rps_npu_fail(RPS_E_INVAL,
                 "create a tensor: %d is no type of elements", (int)dtype);

@@ -299,6 +299,32 @@ START_TEST(pointers_of_the_wrong_side_and_ranges_that_leave_are_refused)
 }
 END_TEST
 
+START_TEST(calls_without_what_they_need_are_refused)
+{
+    rps_npu *npu = open_npu();
+    rps_npu_stream *stream = NULL;
+    rps_npu_event *event = NULL;
+    void *address = NULL;
+
+    ck_assert_int_eq(rps_npu_open(NULL, 1, NULL), RPS_E_INVAL);
+    assert_words("open a device: no npu_out is given");
+    ck_assert_int_eq(rps_npu_stream_create(NULL, "s", &stream), RPS_E_INVAL);
+    assert_words("create a stream: no device is given");
+    ck_assert_ptr_null(stream);
+    ck_assert_int_eq(rps_npu_stream_create(npu, "t", NULL), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_event_create(NULL, &event), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_event_create(npu, NULL), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_malloc(NULL, 8, &address), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_malloc(npu, 8, NULL), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_free(NULL, npu), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_pool_free(NULL, npu), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_pool_alloc(NULL, 8, &address), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_synchronize(NULL), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_stream_synchronize(NULL), RPS_E_INVAL);
+    rps_npu_close(npu);
+}
+END_TEST
+
 START_TEST(a_range_of_the_pool_lies_in_one_block_that_is_in_use)
 {
     rps_npu *npu = open_npu();
@@ -344,6 +370,7 @@ main(void)
     tcase_add_test(tcase,
             pointers_of_the_wrong_side_and_ranges_that_leave_are_refused);
     tcase_add_test(tcase, a_range_of_the_pool_lies_in_one_block_that_is_in_use);
+    tcase_add_test(tcase, calls_without_what_they_need_are_refused);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

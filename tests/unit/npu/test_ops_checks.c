@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operators refuse before a kernel runs: views that leave their memory. */
+/* What operators refuse before a kernel runs. */
 #include "tests/unit/npu/ops.h"
 
 #define N 128u /* f32: a block of the pool */
@@ -144,6 +144,66 @@ START_TEST(a_tensors_block_is_given_back_by_the_tensor_alone)
 }
 END_TEST
 
+static rps_status
+relu(const rps_npu_ops *ops)
+{
+    return rps_npu_apply(ops, RPS_NPU_RELU, &x, &y);
+}
+
+START_TEST(modes_that_do_not_exist_are_refused)
+{
+    rps_npu_ops ops = bench.ops;
+
+    ops.options.implmode = (enum rps_npu_implmode)7;
+    ck_assert_int_eq(relu(&ops), RPS_E_INVAL);
+    assert_words("relu: its implmode is 7: must be");
+    ops = bench.ops;
+    ops.options.precision_mode = (enum rps_npu_precision_mode)9;
+    ck_assert_int_eq(relu(&ops), RPS_E_INVAL);
+    assert_words("relu: its precision_mode is 9: must be");
+    ck_assert_ok(relu(&bench.ops));
+}
+END_TEST
+
+START_TEST(an_activation_that_does_not_exist_is_refused)
+{
+    rps_npu_tensor view = {0};
+    rps_npu_linear layer = {.bias = &x, .y = &view};
+    rps_npu_linear_gradient back = {.dy = &view, .dbias = &x};
+
+    layer.activation = back.activation = (enum rps_npu_activation)3;
+    ck_assert_ok(
+            rps_npu_tensor_reshape(&y, 2, (const uint64_t[]){1, N}, &view));
+    ck_assert_int_eq(rps_npu_linear_forward(&bench.ops, &layer), RPS_E_INVAL);
+    assert_words("no activation 3");
+    ck_assert_int_eq(rps_npu_linear_backward(&bench.ops, &back), RPS_E_INVAL);
+    assert_words("no activation 3");
+    rps_npu_tensor_release(&view);
+}
+END_TEST
+
+START_TEST(operators_without_what_they_need_are_refused)
+{
+    const rps_npu_ops *ops = &bench.ops;
+
+    ck_assert_int_eq(rps_npu_add(NULL, &x, &x, &y), RPS_E_INVAL);
+    assert_words("add: no ops are given");
+    ck_assert_int_eq(rps_npu_add(ops, NULL, &x, &y), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_add(ops, &x, &x, NULL), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_concat(ops, NULL, 2, &y), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_linear_forward(ops, NULL), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_linear_backward(ops, NULL), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_bce_with_logits(ops, NULL), RPS_E_INVAL);
+    assert_words("bce: no bce is given");
+    ck_assert_int_eq(rps_npu_dropout_apply(ops, NULL, &x, &y), RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_pool_bags(ops, NULL, &x, &y), RPS_E_INVAL);
+    ck_assert_int_eq(
+            rps_npu_pool_bags_backward(ops, NULL, &x, &y), RPS_E_INVAL);
+    ck_assert_int_eq(
+            rps_npu_optimizer_step(ops, NULL, &x, &y, NULL, NULL), RPS_E_INVAL);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -157,6 +217,9 @@ main(void)
     tcase_add_test(tcase, strides_that_overflow_are_refused);
     tcase_add_test(tcase, more_elements_than_can_be_counted_are_refused);
     tcase_add_test(tcase, a_tensors_block_is_given_back_by_the_tensor_alone);
+    tcase_add_test(tcase, modes_that_do_not_exist_are_refused);
+    tcase_add_test(tcase, an_activation_that_does_not_exist_is_refused);
+    tcase_add_test(tcase, operators_without_what_they_need_are_refused);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
