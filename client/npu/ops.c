@@ -2,6 +2,7 @@
 #include "client/npu/ops.h"
 
 #include "base/text.h"
+#include "client/npu/overlap.h"
 #include "client/npu/tensor.h"
 
 #include <cblas.h>
@@ -126,6 +127,7 @@ rps_npu_op_begin(
     op->input_count = 0;
     op->output_count = 0;
     op->bytes = 0;
+    op->in_place[0] = op->in_place[1] = NULL;
     if (ops == NULL) {
         op->status = rps_npu_fail(RPS_E_INVAL, "%s: no ops are given", type);
         return;
@@ -178,10 +180,54 @@ rps_npu_op_drop(struct rps_npu_op *op)
     return op->status;
 }
 
+/* May it be read where the output is written? */
+static bool
+is_in_place(const struct rps_npu_op *op, const rps_npu_tensor *input,
+        const rps_npu_tensor *output)
+{
+    for (size_t i = 0; i < 2; i++) {
+        if (op->in_place[i] != NULL &&
+                rps_npu_tensor_is_same(op->in_place[i], input) &&
+                rps_npu_tensor_is_same(input, output)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A copy of an input that no kernel can walk is nobody else's memory. */
+static void
+check_sharing(struct rps_npu_op *op)
+{
+    for (uint32_t o = 0; o < op->output_count; o++) {
+        const rps_npu_tensor *output = &op->outputs[o];
+
+        for (uint32_t i = 0; i < op->input_count; i++) {
+            if (rps_npu_tensor_overlaps(&op->inputs[i], output) &&
+                    !is_in_place(op, &op->inputs[i], output)) {
+                rps_npu_op_fail(op, RPS_E_INVAL,
+                        "output %u shares memory with input %u: they must be "
+                        "apart, or the same tensor where the call says \"in "
+                        "place\"",
+                        o, i);
+            }
+        }
+        for (uint32_t i = 0; i < o; i++) {
+            if (rps_npu_tensor_overlaps(&op->outputs[i], output)) {
+                rps_npu_op_fail(op, RPS_E_INVAL,
+                        "outputs %u and %u share memory: they must be apart", i,
+                        o);
+            }
+        }
+    }
+}
+
 rps_status
 rps_npu_op_give(struct rps_npu_op *op, const struct rps_npu_op_work *work)
 {
     char name[NAME_BYTES];
+
+    check_sharing(op);
 
     if (op->status == RPS_OK) {
         const struct rps_npu_operation operation = {

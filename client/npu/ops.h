@@ -34,6 +34,9 @@ struct rps_npu_op {
     rps_npu_tensor inputs[RPS_NPU_OPERATION_TENSORS_MAX];
     rps_npu_tensor outputs[RPS_NPU_OPERATION_TENSORS_MAX];
     uint64_t bytes;
+    /* inputs that an output may be, element by element: NULL where none may.
+     * Else the two may share no memory */
+    const rps_npu_tensor *in_place[2]; /* borrowed */
 };
 
 /** An operand in rows, as kernels take it. */

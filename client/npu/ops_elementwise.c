@@ -75,6 +75,7 @@ rps_npu_apply(const rps_npu_ops *ops, enum rps_npu_function function,
             !rps_npu_op_check_like(&op, "x", x, RPS_NPU_OP_F32, y)) {
         return op.status;
     }
+    op.in_place[0] = x;
     return give(&op, rps_npu_apply_kernel, &args, x, NULL, y,
             functions[function].flops);
 }
@@ -96,6 +97,7 @@ rps_npu_apply_backward(const rps_npu_ops *ops, enum rps_npu_function function,
             !rps_npu_op_check_like(&op, "dy", dy, RPS_NPU_OP_F32, dx)) {
         return op.status;
     }
+    op.in_place[0] = dy;
     return give(&op, rps_npu_apply_back_kernel, &args, kept, dy, dx,
             functions[function].flops);
 }
@@ -112,6 +114,8 @@ rps_npu_add(const rps_npu_ops *ops, const rps_npu_tensor *a,
             !rps_npu_op_check_like(&op, "b", b, RPS_NPU_OP_F32, y)) {
         return op.status;
     }
+    op.in_place[0] = a;
+    op.in_place[1] = b;
     return give(&op, rps_npu_add_kernel, &args, a, b, y, 1);
 }
 
@@ -135,6 +139,7 @@ rps_npu_scale(const rps_npu_ops *ops, const rps_npu_tensor *x, double factor,
         }
         args.device_factor = rps_npu_op_input(&op, device_factor);
     }
+    op.in_place[0] = x;
     return give(&op, rps_npu_scale_kernel, &args, x, NULL, y, 1);
 }
 

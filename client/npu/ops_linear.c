@@ -121,6 +121,7 @@ forward_parts(const rps_npu_ops *ops, const rps_npu_linear *l, uint32_t parts,
     struct rps_npu_op op;
 
     rps_npu_op_begin(&op, ops, type);
+    op.in_place[0] = makes_z || l->z != NULL ? NULL : z; /* y, activated */
     if ((parts & RPS_NPU_LINEAR_PRODUCT) != 0) {
         args.x = factor(&op, l->x);
         args.weight = factor(&op, l->weight);

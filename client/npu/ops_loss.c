@@ -172,6 +172,7 @@ rps_npu_dropout_apply(const rps_npu_ops *ops, const rps_npu_dropout *dropout,
             .seed = dropout->seed,
             .site = dropout->site,
             .first = dropout->first};
+    op.in_place[0] = x;
     rows = rps_npu_op_rows(&op, x, NULL, y, at);
     args.step = rps_npu_op_input(&op, dropout->step);
     args.rows = rows.rows;

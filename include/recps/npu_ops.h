@@ -12,7 +12,11 @@
  *   contiguous copy, counted in profiles as "contiguous".
  * - An output's last dimension has stride 1, and rows (all dimensions but the
  *   last) do not overlap: it may be a slice of a wider tensor. It shares no
- *   memory with an input, unless the call says "in place".
+ *   memory with an input or another output, unless the call says "in place",
+ *   and then it is that input, with its shape and strides. What does is
+ *   refused; slices that lie between each other share none.
+ * - A view lies in the memory that it is a view of; one that leaves it is
+ *   refused.
  * - NULL is an absent tensor where the call says that it may be.
  *
  * Indices and counts in device memory (slots, starts) are not checked before

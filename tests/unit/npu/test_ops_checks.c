@@ -204,6 +204,100 @@ START_TEST(operators_without_what_they_need_are_refused)
 }
 END_TEST
 
+/* Columns [first, first + count) of a matrix, or its rows. */
+static rps_npu_tensor
+part(const rps_npu_tensor *whole, uint32_t dim, uint64_t first, uint64_t count)
+{
+    rps_npu_tensor view = {0};
+
+    ck_assert_ok(rps_npu_tensor_slice(whole, dim, first, count, &view));
+    return view;
+}
+
+static rps_status
+add_parts(rps_npu_tensor a, rps_npu_tensor b, rps_npu_tensor sum)
+{
+    const rps_status status = rps_npu_add(&bench.ops, &a, &b, &sum);
+
+    rps_npu_tensor_release(&a);
+    rps_npu_tensor_release(&b);
+    rps_npu_tensor_release(&sum);
+    return status;
+}
+
+START_TEST(an_output_that_shares_memory_with_an_input_is_refused)
+{
+    ck_assert_int_eq(
+            add_parts(part(&x, 0, 0, 8), part(&y, 0, 0, 8), part(&x, 0, 1, 8)),
+            RPS_E_INVAL);
+    assert_words("add: output 0 shares memory with input 0: they must be");
+    ck_assert_int_eq(
+            add_parts(part(&y, 0, 0, 8), part(&x, 0, 7, 8), part(&x, 0, 0, 8)),
+            RPS_E_INVAL);
+    ck_assert_ok(
+            add_parts(part(&y, 0, 0, 8), part(&x, 0, 8, 8), part(&x, 0, 0, 8)));
+    ck_assert_ok(rps_npu_add(&bench.ops, &x, &x, &x)); /* in place */
+    ck_assert_ok(rps_npu_apply_backward(&bench.ops, RPS_NPU_RELU, &x, &y, &y));
+    ck_assert_int_eq(
+            rps_npu_apply_backward(&bench.ops, RPS_NPU_RELU, &x, &y, &x),
+            RPS_E_INVAL);
+    ck_assert_int_eq(rps_npu_cast(&bench.ops, &x, &x), RPS_E_INVAL);
+}
+END_TEST
+
+START_TEST(a_layer_is_not_computed_in_place)
+{
+    rps_npu_tensor square = matrix(&bench, 8, 8, NULL);
+    rps_npu_tensor weight = matrix(&bench, 8, 8, NULL);
+    rps_npu_linear layer = {.x = &square, .weight = &weight, .y = &square};
+
+    ck_assert_int_eq(rps_npu_linear_forward(&bench.ops, &layer), RPS_E_INVAL);
+    assert_words("output 0 shares memory with input 0");
+    layer.y = &weight;
+    ck_assert_int_eq(rps_npu_linear_forward(&bench.ops, &layer), RPS_E_INVAL);
+    rps_npu_tensor_release(&square);
+    rps_npu_tensor_release(&weight);
+}
+END_TEST
+
+START_TEST(slices_between_each_other_are_apart)
+{
+    rps_npu_tensor wide = matrix(&bench, 6, 12, NULL);
+
+    ck_assert_ok(rps_npu_fill(&bench.ops, 1.0f, &wide));
+    ck_assert_ok(add_parts(
+            part(&wide, 1, 0, 4), part(&wide, 1, 8, 4), part(&wide, 1, 4, 4)));
+    ck_assert_ok(add_parts(
+            part(&wide, 0, 0, 2), part(&wide, 0, 4, 2), part(&wide, 0, 2, 2)));
+    ck_assert_int_eq(add_parts(part(&wide, 1, 0, 4), part(&wide, 1, 8, 4),
+                             part(&wide, 1, 5, 4)),
+            RPS_E_INVAL);
+    assert_words("shares memory with input 1");
+    /* the last column, and the first one of the next row behind it */
+    ck_assert_ok(add_parts(
+            part(&wide, 1, 0, 1), part(&wide, 1, 0, 1), part(&wide, 1, 11, 1)));
+    rps_npu_tensor_release(&wide);
+}
+END_TEST
+
+START_TEST(outputs_that_share_memory_are_refused)
+{
+    rps_npu_tensor wide = matrix(&bench, 6, 12, NULL);
+    rps_npu_tensor to = matrix(&bench, 6, 24, NULL);
+    rps_npu_tensor parts[] = {part(&to, 1, 0, 6), part(&to, 1, 5, 6)};
+
+    ck_assert_int_eq(rps_npu_split(&bench.ops, &wide, parts, 2), RPS_E_INVAL);
+    assert_words("split: outputs 0 and 1 share memory");
+    rps_npu_tensor_release(&parts[1]);
+    parts[1] = part(&to, 1, 12, 6);
+    ck_assert_ok(rps_npu_split(&bench.ops, &wide, parts, 2));
+    rps_npu_tensor_release(&parts[0]);
+    rps_npu_tensor_release(&parts[1]);
+    rps_npu_tensor_release(&wide);
+    rps_npu_tensor_release(&to);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -220,6 +314,11 @@ main(void)
     tcase_add_test(tcase, modes_that_do_not_exist_are_refused);
     tcase_add_test(tcase, an_activation_that_does_not_exist_is_refused);
     tcase_add_test(tcase, operators_without_what_they_need_are_refused);
+    tcase_add_test(
+            tcase, an_output_that_shares_memory_with_an_input_is_refused);
+    tcase_add_test(tcase, a_layer_is_not_computed_in_place);
+    tcase_add_test(tcase, slices_between_each_other_are_apart);
+    tcase_add_test(tcase, outputs_that_share_memory_are_refused);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
