@@ -230,6 +230,22 @@ def test_memory_for_time(tmp_path):
     assert parts.npu["allocated_peak_bytes"] < peak
 
 
+def test_offload_fits_where_the_plain_step_does_not():
+    flags = ["--data", "synthetic:rows=2100,keys=500", "--batch-size", 2048,
+             "--steps", 1, "--top-mlp", "512," * 8 + "1", *NPU]
+    offload = trainer.train(*flags, "--offload", "--device-memory", "62MiB")
+    assert "done steps 1" in offload.stdout
+    plain = trainer.train(*flags, "--device-memory", "62MiB", code=70)
+    assert "no device memory" in plain.stderr
+
+
+def test_a_device_of_one_mebibyte_trains():
+    run = trainer.train("--data", "synthetic:rows=2100,keys=50",
+                        "--batch-size", 32, "--steps", 2, *NPU,
+                        "--device-memory", "1MiB")
+    assert "done steps 2" in run.stdout
+
+
 def test_dropout_is_of_the_step_and_not_of_the_loop(tmp_path):
     flags = [*DLRM, *EXACT, "--dropout", 0.3]
     plain = Run(tmp_path / "plain", *DLRM, *EXACT, steps=20)
