@@ -34,6 +34,19 @@ rps_device_failed(
 }
 
 rps_status
+rps_device_capture_end(
+        struct rps_device *device, rps_status status, rps_npu_step **step_out)
+{
+    struct rps_error first;
+    rps_status ended;
+
+    (void)rps_fail(&first, status, "%s", rps_npu_error());
+    ended = rps_npu_capture_end(device->compute, step_out);
+    /* the end of half a step has words, too: the first failure is told */
+    return status == RPS_OK ? ended : rps_npu_host_failed(status, first.text);
+}
+
+rps_status
 rps_device_make(
         struct rps_device *device, uint64_t bytes, rps_npu_tensor *tensor_out)
 {

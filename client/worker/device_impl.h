@@ -146,6 +146,11 @@ struct rps_device {
 rps_status rps_device_failed(
         struct rps_device *device, rps_status status, struct rps_error *error);
 
+/** End a capture in which `status` is what its calls said; where they failed,
+ * their words stay. */
+rps_status rps_device_capture_end(
+        struct rps_device *device, rps_status status, rps_npu_step **step_out);
+
 /** f32 [bytes / 4], bytes a multiple of RPS_DEVICE_ALIGN. */
 rps_status rps_device_make(
         struct rps_device *device, uint64_t bytes, rps_npu_tensor *tensor_out);

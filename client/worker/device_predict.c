@@ -95,14 +95,12 @@ static rps_status
 capture(struct rps_device *device)
 {
     rps_status status = rps_npu_capture_begin(device->compute);
-    rps_status ended;
 
     if (status != RPS_OK) {
         return status;
     }
     status = give(device);
-    ended = rps_npu_capture_end(device->compute, &device->predictor.compiled);
-    return status == RPS_OK ? ended : status;
+    return rps_device_capture_end(device, status, &device->predictor.compiled);
 }
 
 static rps_status

@@ -246,7 +246,6 @@ capture(struct rps_device *device)
 {
     struct rps_device_step *step = &device->step;
     rps_status status = rps_npu_capture_begin(device->compute);
-    rps_status ended;
 
     if (status != RPS_OK) {
         return status;
@@ -258,12 +257,7 @@ capture(struct rps_device *device)
     if (status == RPS_OK) {
         status = give_output(device);
     }
-    if (status == RPS_OK) {
-        return rps_npu_capture_end(device->compute, &step->compiled);
-    }
-    ended = rps_npu_capture_end(device->compute, &step->compiled);
-    (void)ended; /* the first failure is told */
-    return status;
+    return rps_device_capture_end(device, status, &step->compiled);
 }
 
 void

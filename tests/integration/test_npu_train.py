@@ -237,6 +237,9 @@ def test_offload_fits_where_the_plain_step_does_not():
     assert "done steps 1" in offload.stdout
     plain = trainer.train(*flags, "--device-memory", "62MiB", code=70)
     assert "no device memory" in plain.stderr
+    offload = trainer.train(*flags, "--offload", "--device-memory", "50MiB",
+                            code=70)
+    assert "no device memory" in offload.stderr
 
 
 def test_a_device_of_one_mebibyte_trains():
