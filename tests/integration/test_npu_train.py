@@ -263,6 +263,19 @@ def test_evaluation_and_prediction_on_the_device(tmp_path):
     assert found["npu"] == pytest.approx(found["cpu"], abs=1e-6)
 
 
+@MODELS
+def test_predictions_have_the_host_s_bits_if_deterministic(tmp_path, flags,
+                                                           steps):
+    saved = ["--checkpoint-dir", tmp_path / "run/ck", "--deterministic"]
+    train = Run(tmp_path / "run", *flags, "--deterministic", steps=steps)
+    device = Run(tmp_path / "npu-run", *flags, *EXACT, steps=steps)
+    for what in ("auc", "log_loss"):
+        assert device.done[what] == train.done[what]
+    for name, device in (("cpu", []), ("npu", NPU)):
+        trainer.train(*flags, *saved, *device, "--predict", tmp_path / name)
+    assert (tmp_path / "npu").read_text() == (tmp_path / "cpu").read_text()
+
+
 def test_a_malformed_row_stops_at_its_own_step(tmp_path):
     path = tmp_path / "rows"
     feasign_file(path, 300, lambda row: 3)
