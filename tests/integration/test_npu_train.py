@@ -323,6 +323,8 @@ def test_metrics_tell_of_the_device(tmp_path):
                                   re.MULTILINE)
             return found and float(found[1])
 
+        # of the first look, too
+        assert 0 <= figure("recps_worker_npu_util_ratio") <= 1
         assert 0 < programs.until(
             lambda: figure("recps_worker_npu_util_ratio")) <= 1
         assert 0 < figure("recps_worker_npu_mem_usage_ratio") < 1
