@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How long a wish to give up a server that is lost may wait. */
+#define GIVE_UP_MS 100
+
 void
 rps_answer_finish(struct rps_answer *answer)
 {
@@ -728,6 +731,11 @@ rps_client_move(rps_client *client, int timeout_ms)
     uint32_t i;
 
     rps_expire_wait(client, now_ms, &timeout_ms);
+    /* a signal may be another thread's, and interrupts no wait of this one */
+    if (client->give_up != NULL && is_dialing(client) &&
+            (timeout_ms < 0 || timeout_ms > GIVE_UP_MS)) {
+        timeout_ms = GIVE_UP_MS;
+    }
     work = watch_all(client, waits, now_ms, &timeout_ms);
     /* Where there is work everybody moves, and finds out for himself; only
      * dials are asked for. An interrupted poll leaves revents 0: nothing moves,

@@ -34,7 +34,9 @@ static const char usage[] =
         "  --loop N              steps a launch (default 32)\n"
         "  --rounds N            of each way, the median counts (default 5)\n"
         "  --launch-latency US   of each launch and copy (default 200)\n"
-        "  --link-bandwidth B    bytes a second (default 8000000000)\n"
+        "  --link-bandwidth B    bytes a second (default 8000000000); 0: as "
+        "fast as the\n"
+        "                        machine\n"
         "  --jitter-scale N      preprocessing is tried with a model N times "
         "as wide\n"
         "                        and as many rows (default 2)\n"
@@ -79,6 +81,17 @@ set_latency(struct bench_npu_args *args, const char *text)
 }
 
 static int
+set_link(struct bench_npu_args *args, const char *text)
+{
+    if (strcmp(text, "0") == 0) {
+        args->link_bytes_per_second = 0;
+        return 0;
+    }
+    return bench_set_number(PROGRAM, &args->link_bytes_per_second,
+            "--link-bandwidth", text, UINT64_MAX / 2);
+}
+
+static int
 set_option(struct bench_npu_args *args, int option, const char *value)
 {
     switch (option) {
@@ -96,8 +109,7 @@ set_option(struct bench_npu_args *args, int option, const char *value)
     case 'L':
         return set_latency(args, value);
     case 'B':
-        return bench_set_number(PROGRAM, &args->link_bytes_per_second,
-                "--link-bandwidth", value, UINT64_MAX / 2);
+        return set_link(args, value);
     case 'J':
         return bench_set_number(
                 PROGRAM, &args->jitter_scale, "--jitter-scale", value, 16);

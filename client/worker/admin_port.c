@@ -190,7 +190,8 @@ add_usage(struct rps_text *text, const struct seen *seen)
             "Time in which the device was busy, since the look before.",
             seen->usage.npu_util);
     add_if_known(text, "recps_worker_npu_mem_usage_ratio",
-            "Of the device's memory.", seen->usage.npu_mem_usage);
+            "Of the device's memory, what its pool and the input queue took.",
+            seen->usage.npu_mem_usage);
     add_disk(text, seen, "recps_worker_disk_read_bytes_total",
             "Read from disks, without what the page cache had.",
             seen->look.disk_read);

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "client/worker/device_impl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,23 +15,33 @@ rps_device_failed(
         struct rps_device *device, rps_status status, struct rps_error *error)
 {
     rps_npu_pool_stats stats;
+    char own[RPS_ERROR_BYTES] = "";
     char text[4][32];
 
     if (status != RPS_E_NOMEM) {
         return rps_fail(error, status, "npu %u: %s",
                 device->settings->device.id, rps_npu_error());
     }
-    rps_npu_pool_read_stats(device->npu, &stats);
+    device->full = true;
+    /* the words of the pool have its numbers, the driver's have not */
+    if (strstr(rps_npu_error(), "fragmentation") == NULL) {
+        rps_npu_pool_read_stats(device->npu, &stats);
+        (void)snprintf(own, sizeof(own),
+                "; the pool has %s allocated (peak %s) and %s reserved, "
+                "largest free block %s, fragmentation %.1f %%",
+                rps_format_bytes(stats.allocated.now, text[0]),
+                rps_format_bytes(stats.allocated.peak, text[1]),
+                rps_format_bytes(stats.reserved.now, text[2]),
+                rps_format_bytes(stats.largest_free, text[3]),
+                100.0 * stats.fragmentation);
+    }
     return rps_fail(error, status,
-            "npu %u: %s; the pool has %s allocated (peak %s) and %s reserved, "
-            "largest free block %s, fragmentation %.2f: give more "
-            "--device-memory, a smaller --batch-size, --micro-batch, "
+            "npu %u: %.700s%s: give more --device-memory, a smaller "
+            "--batch-size, a smaller --npu-loop-size (as many batches lie "
+            "ready in the device's memory, up to %u), --micro-batch, "
             "--recompute or --offload",
-            device->settings->device.id, rps_npu_error(),
-            rps_format_bytes(stats.allocated.now, text[0]),
-            rps_format_bytes(stats.allocated.peak, text[1]),
-            rps_format_bytes(stats.reserved.now, text[2]),
-            rps_format_bytes(stats.largest_free, text[3]), stats.fragmentation);
+            device->settings->device.id, rps_npu_error(), own,
+            RPS_DEVICE_AHEAD_MAX);
 }
 
 rps_status
@@ -190,6 +201,12 @@ rps_device_usage(void *context, struct rps_usage_device *usage)
     return true;
 }
 
+bool
+rps_device_is_full(const struct rps_device *device)
+{
+    return device->full;
+}
+
 void
 rps_device_profile(const struct rps_device *device, uint64_t now_ns)
 {
@@ -218,12 +235,13 @@ rps_device_tell(const struct rps_device *device)
             .reserved_peak_bytes = pool.reserved.peak,
             .reserved_first_bytes = device->reserved_first,
             .reserved_train_bytes = device->reserved_last,
+            .queue_bytes = device->queue_bytes,
             .launches = device->launches,
             .steps = device->steps,
             .compiles = counters.captures,
             .input_copies = counters.queue_copies,
             .input_ahead = counters.queue_depth_max,
-            .loop_size = device->largest_loop,
+            .loop_size = device->loop_size,
             .bytes_to_device = counters.bytes_to_device,
             .bytes_to_host = counters.bytes_to_host,
             .cache = rps_device_rows_tell(device->rows),

@@ -51,6 +51,10 @@ rps_status rps_device_ahead(const struct rps_device *device, uint64_t steps,
  */
 rps_status rps_device_steps(struct rps_device *device, struct rps_loop *loop);
 
+/** No step comes for now: its memory goes back to the pool, for an evaluation.
+ * Steps that come all the same are compiled again. */
+void rps_device_end_steps(struct rps_device *device);
+
 /** Before the loop's reader is destroyed: the input thread ends, and what
  * failed is forgotten. */
 void rps_device_pause(struct rps_device *device);
@@ -70,6 +74,9 @@ bool rps_device_usage(void *context, struct rps_usage_device *usage);
 
 /** Its pool's memory, as figures of the profile. */
 void rps_device_profile(const struct rps_device *device, uint64_t now_ns);
+
+/** Was its memory not enough once? */
+bool rps_device_is_full(const struct rps_device *device);
 
 /** What it did so far. */
 struct rps_report_npu rps_device_tell(const struct rps_device *device);

@@ -55,6 +55,10 @@ struct rps_device_shape {
 bool rps_device_shape_fits(const struct rps_device_shape *shape,
         const struct rps_model *model, const struct rps_turn *turn);
 
+/** What a turn that does not fit has more of. */
+const char *rps_device_shape_lacks(const struct rps_device_shape *shape,
+        const struct rps_model *model, const struct rps_turn *turn);
+
 /** Grow it, so that the turn's batch and others like it fit. */
 void rps_device_shape_grow(struct rps_device_shape *shape,
         const struct rps_model *model, const struct rps_turn *turn);
@@ -136,9 +140,11 @@ struct rps_device {
     struct rps_device_predictor predictor;
     uint64_t reserved_first; /* by the pool, once a launch ended; 0: none */
     uint64_t reserved_last;  /* the same, of the last launch */
-    uint64_t largest_loop;   /* steps of a launch */
+    uint64_t queue_bytes;    /* of the device, beside the pool's */
+    uint64_t loop_size;      /* as it was given, at the last launch */
     uint64_t launches;       /* that training's steps took, as counted there */
     uint64_t steps;          /* of training */
+    bool full;               /* some memory was not to be had */
     bool told;               /* that a step was compiled again */
 };
 

@@ -18,6 +18,21 @@ rps_device_shape_fits(const struct rps_device_shape *shape,
     return fits;
 }
 
+const char *
+rps_device_shape_lacks(const struct rps_device_shape *shape,
+        const struct rps_model *model, const struct rps_turn *turn)
+{
+    if (turn->batch.rows != shape->rows) {
+        return "or fewer rows";
+    }
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        if (turn->bags[t].key_count > shape->tokens[t]) {
+            return "tokens";
+        }
+    }
+    return "distinct keys";
+}
+
 /* A quarter more than there is, so that most batches fit; but not more than
  * there can be. */
 static uint64_t

@@ -345,14 +345,17 @@ compile(struct rps_device *device, struct rps_loop *loop, uint32_t ahead)
 
 /* Once: each later one would say the same. */
 static void
-say_again(struct rps_device *device, struct rps_loop *loop)
+say_again(struct rps_device *device, struct rps_loop *loop,
+        const struct rps_turn *turn)
 {
     if (!device->told) {
         rps_run_say(loop->run,
-                "npu %u: the batch of step %" PRIu64 " has more tokens than "
+                "npu %u: the batch of step %" PRIu64 " has more %s than "
                 "the step was compiled for: it is compiled again; further "
                 "times are counted and not told",
-                device->settings->device.id, loop->step + 1);
+                device->settings->device.id, loop->step + 1,
+                rps_device_shape_lacks(
+                        &device->step.shape, device->model, turn));
         device->told = true;
     }
 }
@@ -407,7 +410,7 @@ begin(struct rps_device *device, struct rps_loop *loop)
             (step->compiled == NULL || !rps_device_shape_fits(&step->shape,
                                                device->model, turn))) {
         if (step->compiled != NULL) {
-            say_again(device, loop);
+            say_again(device, loop, turn);
         }
         rps_device_step_finish(device);
         step->shape.cached = device->rows != NULL;
@@ -491,9 +494,12 @@ static void
 note_reserved(struct rps_device *device)
 {
     rps_npu_pool_stats stats;
+    uint64_t free_bytes, capacity;
 
+    rps_npu_memory(device->npu, &free_bytes, &capacity);
     rps_npu_pool_read_stats(device->npu, &stats);
     device->reserved_last = stats.reserved.now;
+    device->queue_bytes = capacity - free_bytes - stats.reserved.now;
     if (device->reserved_first == 0) {
         device->reserved_first = stats.reserved.now;
     }
@@ -514,9 +520,8 @@ rps_device_steps(struct rps_device *device, struct rps_loop *loop)
     }
     if (status == RPS_OK) {
         status = rps_npu_loop_size(&count);
+        device->loop_size = count;
         count = count < left ? count : left;
-        device->largest_loop =
-                count > device->largest_loop ? count : device->largest_loop;
         status = launch(device, loop, count);
     }
     if (status != RPS_OK) {
@@ -544,4 +549,15 @@ rps_device_pause(struct rps_device *device)
     rps_npu_stream_reset(device->compute);
     rps_feed_join(&step->feed, true);
     step->loop = NULL;
+}
+
+/* Rows that stay are forgotten with their places. */
+void
+rps_device_end_steps(struct rps_device *device)
+{
+    rps_device_step_finish(device);
+    rps_device_store_finish(device);
+    if (device->rows != NULL) {
+        rps_device_rows_clear(device->rows);
+    }
 }

@@ -142,6 +142,8 @@ exit_code(const struct rps_run *run, rps_status status)
         return EX_DATAERR;
     case RPS_E_AUTH:
         return EX_NOPERM;
+    case RPS_E_NOMEM: /* another start would find it as small */
+        return run->device_full ? EX_CONFIG : EX_SOFTWARE;
     case RPS_E_UNREACHABLE:
     case RPS_E_TIMEOUT:
         return EX_UNAVAILABLE;

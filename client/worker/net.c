@@ -182,3 +182,17 @@ rps_net_loss(struct rps_net *net, const struct rps_net_part *part,
 
     return rps_npu_bce_with_logits(rps_net_named(net, "loss"), &bce);
 }
+
+/* The host's model takes a float64 exponential: so does this one where it must
+ * have the same bits. */
+rps_status
+rps_net_probabilities(struct rps_net *net, const rps_npu_tensor *logits,
+        const rps_npu_tensor *probabilities)
+{
+    rps_npu_ops ops = *rps_net_named(net, NULL);
+
+    if (ops.options.deterministic) {
+        ops.options.implmode = RPS_NPU_IMPL_HIGH_PRECISION;
+    }
+    return rps_npu_apply(&ops, RPS_NPU_SIGMOID, logits, probabilities);
+}

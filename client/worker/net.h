@@ -169,6 +169,10 @@ rps_status rps_net_pool(struct rps_net *net, const struct rps_net_part *part,
 rps_status rps_net_loss(struct rps_net *net, const struct rps_net_part *part,
         const rps_npu_tensor *logits, const rps_npu_tensor *dlogits);
 
+/** Of logits, [rows][labels] both; with deterministic the host's bits. */
+rps_status rps_net_probabilities(struct rps_net *net,
+        const rps_npu_tensor *logits, const rps_npu_tensor *probabilities);
+
 /** The operators' name in profiles, until the next. */
 const rps_npu_ops *rps_net_named(struct rps_net *net, const char *name);
 

@@ -259,8 +259,7 @@ dlrm_predict(struct rps_net *net, const struct rps_net_part *part,
         status = forward(net, part, false, &logits, &dlrm);
     }
     if (status == RPS_OK) {
-        status = rps_npu_apply(rps_net_named(net, NULL), RPS_NPU_SIGMOID,
-                &logits, probabilities);
+        status = rps_net_probabilities(net, &logits, probabilities);
     }
     finish(&dlrm);
     rps_npu_tensor_release(&logits);

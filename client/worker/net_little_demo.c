@@ -144,8 +144,7 @@ demo_predict(struct rps_net *net, const struct rps_net_part *part,
         status = forward(net, part, false, &logits, &demo);
     }
     if (status == RPS_OK) {
-        status = rps_npu_apply(rps_net_named(net, NULL), RPS_NPU_SIGMOID,
-                &logits, probabilities);
+        status = rps_net_probabilities(net, &logits, probabilities);
     }
     finish(&demo);
     rps_npu_tensor_release(&logits);

@@ -526,17 +526,19 @@ static void
 print_npu(struct rps_report *report, const struct rps_report_npu *npu)
 {
     struct rps_text text = {0};
-    char bytes[3][32];
+    char bytes[4][32];
 
     if (!npu->there) {
         return;
     }
     rps_text_add(&text,
-            "npu %" PRIu32 ": memory peak %s, reserved %s of %s; %" PRIu64
-            " steps in %" PRIu64 " launches (loop %" PRIu64 "), %" PRIu64
-            " compiled, %" PRIu64 " input copies, up to %" PRIu64 " ahead",
+            "npu %" PRIu32 ": memory peak %s, reserved %s, input queue %s, of "
+            "%s; %" PRIu64 " steps in %" PRIu64 " launches (loop %" PRIu64
+            "), %" PRIu64 " compiled, %" PRIu64 " input copies, up to %" PRIu64
+            " ahead",
             npu->id, rps_format_bytes(npu->allocated_peak_bytes, bytes[0]),
             rps_format_bytes(npu->reserved_peak_bytes, bytes[1]),
+            rps_format_bytes(npu->queue_bytes, bytes[3]),
             rps_format_bytes(npu->capacity_bytes, bytes[2]), npu->steps,
             npu->launches, npu->loop_size, npu->compiles, npu->input_copies,
             npu->input_ahead);
@@ -558,16 +560,17 @@ log_npu(struct rps_text *text, const struct rps_report_npu *npu)
             ", \"reserved_bytes\": %" PRIu64
             ", \"reserved_peak_bytes\": %" PRIu64
             ", \"reserved_first_bytes\": %" PRIu64
-            ", \"reserved_train_bytes\": %" PRIu64 ", \"launches\": %" PRIu64
-            ", \"steps\": %" PRIu64 ", \"compiles\": %" PRIu64
-            ", \"input_copies\": %" PRIu64 ", \"input_ahead\": %" PRIu64
-            ", \"loop_size\": %" PRIu64 ", \"bytes_to_device\": %" PRIu64
-            ", \"bytes_to_host\": %" PRIu64,
+            ", \"reserved_train_bytes\": %" PRIu64 ", \"queue_bytes\": %" PRIu64
+            ", \"launches\": %" PRIu64 ", \"steps\": %" PRIu64
+            ", \"compiles\": %" PRIu64 ", \"input_copies\": %" PRIu64
+            ", \"input_ahead\": %" PRIu64 ", \"loop_size\": %" PRIu64
+            ", \"bytes_to_device\": %" PRIu64 ", \"bytes_to_host\": %" PRIu64,
             npu->id, npu->capacity_bytes, npu->allocated_peak_bytes,
             npu->reserved_bytes, npu->reserved_peak_bytes,
-            npu->reserved_first_bytes, npu->reserved_train_bytes, npu->launches,
-            npu->steps, npu->compiles, npu->input_copies, npu->input_ahead,
-            npu->loop_size, npu->bytes_to_device, npu->bytes_to_host);
+            npu->reserved_first_bytes, npu->reserved_train_bytes,
+            npu->queue_bytes, npu->launches, npu->steps, npu->compiles,
+            npu->input_copies, npu->input_ahead, npu->loop_size,
+            npu->bytes_to_device, npu->bytes_to_host);
     if (npu->cache.capacity > 0) {
         log_cache(text, &npu->cache);
     }

@@ -89,12 +89,13 @@ struct rps_report_npu {
     uint64_t reserved_peak_bytes;
     uint64_t reserved_first_bytes; /* once the first launch ended */
     uint64_t reserved_train_bytes; /* once the last one did */
+    uint64_t queue_bytes;          /* of the input queue, beside the pool's */
     uint64_t launches;             /* host calls that the training steps took */
     uint64_t steps;                /* of training, on the device */
     uint64_t compiles;
     uint64_t input_copies; /* sets of the input thread */
     uint64_t input_ahead;  /* sets that lay ready, at most */
-    uint64_t loop_size;    /* steps of a launch, at most */
+    uint64_t loop_size;    /* as it was given; what is left may be less */
     uint64_t bytes_to_device;
     uint64_t bytes_to_host;
     struct rps_report_cache cache; /* capacity 0: there is none */

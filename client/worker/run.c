@@ -142,6 +142,7 @@ rps_run_open_data(struct rps_run *run)
     if (status == RPS_OK && run->settings->device.npu) {
         status = rps_device_open(
                 &run->device, run->settings, run->model, &run->error);
+        run->device_full = status == RPS_E_NOMEM;
     }
     if (run->device != NULL) {
         rps_admin_port_device(run->admin_port, rps_device_usage, run->device);
@@ -349,6 +350,7 @@ rps_run_close(struct rps_run *run)
     rps_tables_finish(&run->tables);
     rps_client_close(run->client);
     rps_admin_port_device(run->admin_port, NULL, NULL);
+    run->device_full |= run->device != NULL && rps_device_is_full(run->device);
     rps_device_close(run->device);
     rps_model_destroy(run->model);
     rps_layout_finish(&run->layout);

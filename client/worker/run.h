@@ -43,6 +43,7 @@ struct rps_run {
     struct rps_profile_session *profile; /* NULL: none, or over */
     uint64_t profile_looked_ns;          /* at the memory, last */
     struct rps_admin_port *admin_port;   /* NULL: none; main.c's */
+    bool device_full;                    /* its memory is not enough */
     bool data_failed;                    /* the failure in hand is the data's */
     bool running;                        /* tables are open and in use */
     struct rps_error error;              /* of the failure in hand */

@@ -305,6 +305,9 @@ finish(struct rps_loop *loop)
     if (status == RPS_OK) {
         status = may_evaluate(loop, &evaluates);
     }
+    if (run->device != NULL) { /* both at once may not fit */
+        rps_device_end_steps(run->device);
+    }
     if (status == RPS_OK && evaluates) {
         status = rps_run_evaluate(run, NULL, &end);
     }

@@ -76,7 +76,8 @@ rps_usage_between(const struct rps_usage_machine *machine,
         usage.disk_write_rate =
                 grown(before->disk_written, now->disk_written) / seconds;
     }
-    if (now->has_device && before->has_device && !is_first) {
+    /* one that was opened since did nothing before */
+    if (now->has_device && !is_first) {
         usage.npu_util =
                 part(grown(before->device.busy_ns, now->device.busy_ns) * 1e-9 /
                         seconds);

@@ -37,6 +37,11 @@ def test_launches_copies_and_queue_are_counted(steps, loop, launches):
     assert result["checked_runs"] == 3 * 3 * 2 + 4
 
 
+def test_a_link_may_be_as_fast_as_the_machine():
+    result = figures(*SMALL, "--steps", 4, "--loop", 2, "--link-bandwidth", 0)
+    assert result["offload_launches"] == 2
+
+
 def test_each_way_has_a_trace(tmp_path):
     figures(*SMALL, "--steps", 8, "--loop", 4, "--trace", tmp_path)
     for way in ("own", "ahead", "offload"):

@@ -357,5 +357,5 @@ def test_what_makes_no_sense_is_refused(flags, words):
 
 def test_a_cache_that_the_device_cannot_hold_is_told(tmp_path):
     done = trainer.train(*DLRM, "--steps", 2, "--device-memory", "4MiB",
-                         "--device-cache", 100000, code=70)
+                         "--device-cache", 100000, code=78)
     assert "the pool has" in done.stderr

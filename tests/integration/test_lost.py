@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -248,3 +249,26 @@ def test_a_backup_worker_that_was_held_up_catches_up(recpsd):
     member = server["members"][2]
     assert member["step"] > step - 30 and not member["given_up"]
     assert server["late"] + server["dropped"] > 0
+
+
+@pytest.mark.parametrize("device", [[], ["--device", "npu", "--npu-loop-size",
+                                         50]], ids=["cpu", "npu"])
+@pytest.mark.parametrize("recover", [[], ["--recover"]])
+def test_a_signal_ends_the_wait_for_a_server_that_is_lost(recpsd, device,
+                                                         recover):
+    """Also where it is a device's stream that waits."""
+    worker = start_worker(recpsd, 0, *ENDLESS, *device, *recover,
+                          "--reconnect-timeout", 600, "--connect-timeout",
+                          600, workers=1)
+    try:
+        wait_for_step(worker, 20)
+        recpsd.process.kill()
+        recpsd.process.wait()
+        time.sleep(4)  # its tries are far between by now
+        begun = time.monotonic()
+        worker.send_signal(signal.SIGTERM)
+        rest, _ = worker.communicate(timeout=60)
+        assert worker.returncode in (69, 143), rest
+        assert time.monotonic() - begun < 1, rest
+    finally:
+        end(worker)

@@ -80,6 +80,8 @@ def test_launches_are_the_loops_and_input_is_copied_once_a_step(tmp_path):
     npu = run.npu
     assert npu["steps"] == npu["input_copies"] == 100
     assert npu["launches"] == 4 and npu["loop_size"] == 30
+    assert npu["queue_bytes"] >= 30 * 25 * 4  # the labels alone
+    assert "input queue " in run.out
     assert 1 <= npu["input_ahead"] <= 30
     assert npu["compiles"] == 2  # training, and the evaluation's forward
     assert "compiled again" not in run.out
@@ -282,6 +284,19 @@ def test_evaluation_and_prediction_on_the_device(tmp_path):
     assert found["npu"] == pytest.approx(found["cpu"], abs=1e-6)
 
 
+@MODELS
+def test_predictions_have_the_host_s_bits_if_deterministic(tmp_path, flags,
+                                                           steps):
+    saved = ["--checkpoint-dir", tmp_path / "run/ck", "--deterministic"]
+    train = Run(tmp_path / "run", *flags, "--deterministic", steps=steps)
+    device = Run(tmp_path / "npu-run", *flags, *EXACT, steps=steps)
+    for what in ("auc", "log_loss"):
+        assert device.done[what] == train.done[what]
+    for name, device in (("cpu", []), ("npu", NPU)):
+        trainer.train(*flags, *saved, *device, "--predict", tmp_path / name)
+    assert (tmp_path / "npu").read_text() == (tmp_path / "cpu").read_text()
+
+
 def test_a_malformed_row_stops_at_its_own_step(tmp_path):
     path = tmp_path / "rows"
     feasign_file(path, 300, lambda row: 3)
@@ -329,6 +344,8 @@ def test_metrics_tell_of_the_device(tmp_path):
                                   re.MULTILINE)
             return found and float(found[1])
 
+        # of the first look, too
+        assert 0 <= figure("recps_worker_npu_util_ratio") <= 1
         assert 0 < programs.until(
             lambda: figure("recps_worker_npu_util_ratio")) <= 1
         assert 0 < figure("recps_worker_npu_mem_usage_ratio") < 1
@@ -339,9 +356,44 @@ def test_metrics_tell_of_the_device(tmp_path):
 
 def test_a_step_that_does_not_fit_ends_the_run_with_the_pool_s_numbers():
     done = trainer.train(*DLRM, *NPU, "--batch-size", 2000, "--device-memory",
-                         "2MiB", code=70)
-    assert "fragmentation" in done.stderr and "--micro-batch" in done.stderr
+                         "2MiB", code=78)
+    assert done.stderr.count("fragmentation") == 1
+    assert "--micro-batch" in done.stderr
     assert "allocated" in done.stderr and "reserved" in done.stderr
+
+
+def test_a_queue_that_does_not_fit_names_the_loop_size():
+    done = trainer.train(*DLRM, *NPU, "--npu-loop-size", 1000, "--epochs", 20,
+                         "--device-memory", "4MiB", code=78)
+    assert "create a queue" in done.stderr
+    assert "a smaller --npu-loop-size" in done.stderr
+    assert done.stderr.count("fragmentation") == 1
+
+
+def test_the_evaluation_has_the_memory_of_the_steps():
+    """5 MiB hold a step of 128 rows, or an evaluation's 256."""
+    out = trainer.train(
+        "--data", "synthetic:rows=4000", "--train-rows", 2560, "--batch-size",
+        128, *NPU, "--top-mlp", "256,256,1", "--npu-loop-size", 16, "--steps",
+        20, "--device-memory", "5MiB").stdout
+    assert "auc " in out and "(loop 16)" in out
+
+
+def test_a_restart_does_not_make_a_device_larger():
+    done = trainer.launch(
+        *DLRM, *NPU, "--batch-size", 2000, "--device-memory", "2MiB", ps=0,
+        options=["--restart", "on-failure"], code=78)
+    assert "starting it again" not in done.stderr
+
+
+@pytest.mark.parametrize("device", [[], NPU], ids=["cpu", "npu"])
+def test_a_profile_ends_with_the_run(tmp_path, device):
+    out = trainer.train(*DLRM, *device, "--steps", 10, "--profile",
+                        tmp_path / "p", "--profile-steps", "5:20").stdout
+    assert "profile of 6 steps: " in out
+    done = trainer.train(*DLRM, *device, "--steps", 10, "--profile",
+                         tmp_path / "q", "--profile-steps", "11:20", code=64)
+    assert "the run ends with step 10" in done.stderr
 
 
 @pytest.mark.parametrize("flags, words", [
