@@ -237,10 +237,10 @@ def test_offload_fits_where_the_plain_step_does_not():
              "--steps", 1, "--top-mlp", "512," * 8 + "1", *NPU]
     offload = trainer.train(*flags, "--offload", "--device-memory", "62MiB")
     assert "done steps 1" in offload.stdout
-    plain = trainer.train(*flags, "--device-memory", "62MiB", code=70)
+    plain = trainer.train(*flags, "--device-memory", "62MiB", code=78)
     assert "no device memory" in plain.stderr
     offload = trainer.train(*flags, "--offload", "--device-memory", "50MiB",
-                            code=70)
+                            code=78)
     assert "no device memory" in offload.stderr
 
 
@@ -267,7 +267,7 @@ def test_dropout_is_of_the_step_and_not_of_the_loop(tmp_path):
 def test_other_precisions_are_near(tmp_path, flags):
     plain = Run(tmp_path / "plain", *DLRM, *NPU, steps=10)
     other = Run(tmp_path / "other", *DLRM, *NPU, *flags, steps=10)
-    assert other.losses != plain.losses
+    assert other.digest != plain.digest
     assert other.losses == pytest.approx(plain.losses, abs=3e-3)
 
 
