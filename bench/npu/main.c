@@ -136,11 +136,11 @@ measure_simulated(
 {
     struct bench_npu_report *report = &bench->report;
     double launch = 0.0, copy = 0.0;
-    rps_status status =
-            bench_npu_ways_latencies(ways, LATENCY_SAMPLES, &launch, &copy);
+    rps_status status = take_turns(bench, ways, turns);
 
     if (status == RPS_OK) {
-        status = take_turns(bench, ways, turns);
+        status = bench_npu_ways_latencies(ways, LATENCY_SAMPLES,
+                step_us(turns, BENCH_NPU_OFFLOAD) * 1e-6, &launch, &copy);
     }
     report->launch_us = launch * 1e6;
     report->copy_us = copy * 1e6;

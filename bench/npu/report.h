@@ -9,7 +9,7 @@
 
 /* X(name, words for people); NaN is "not measured", null in JSON. */
 #define BENCH_NPU_FIGURES(X)                                                \
-    X(launch_us, "a launch of next to nothing, us")                         \
+    X(launch_us, "a launch and its end, beyond the step, us")               \
     X(copy_us, "a step's input before it, us")                              \
     X(own_step_us, "step, input copied by its own thread, us")              \
     X(ahead_step_us, "step, input copied ahead, one a launch, us")          \

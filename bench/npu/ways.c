@@ -59,17 +59,26 @@ compile_ways(struct bench_npu_ways *ways)
 }
 
 static rps_status
-compile_empty(struct bench_npu_ways *ways)
+be_busy(void *context)
 {
-    rps_status status = rps_npu_pool_alloc(ways->stream, 512, &ways->cell);
+    const struct bench_npu_ways *ways = context;
+    const uint64_t end = rps_clock_ns() + ways->busy_ns;
+
+    while (rps_clock_ns() < end) {
+        rps_npu_relax();
+    }
+    return RPS_OK;
+}
+
+static rps_status
+compile_busy(struct bench_npu_ways *ways)
+{
+    rps_status status = rps_npu_capture_begin(ways->stream);
 
     if (status == RPS_OK) {
-        status = rps_npu_capture_begin(ways->stream);
+        status = rps_npu_call_async(ways->stream, "busy", be_busy, ways);
     }
-    if (status == RPS_OK) {
-        status = rps_npu_fill_async(ways->stream, ways->cell, 0, 4);
-    }
-    return status == RPS_OK ? rps_npu_capture_end(ways->stream, &ways->empty)
+    return status == RPS_OK ? rps_npu_capture_end(ways->stream, &ways->busy)
                             : status;
 }
 
@@ -113,7 +122,7 @@ bench_npu_ways_init(struct bench_npu_ways *ways,
         status = compile_ways(ways);
     }
     if (status == RPS_OK) {
-        status = compile_empty(ways);
+        status = compile_busy(ways);
     }
     return status == RPS_OK ? make_sets(ways) : status;
 }
@@ -125,10 +134,7 @@ bench_npu_ways_finish(struct bench_npu_ways *ways)
         rps_npu_step_destroy(ways->steps[way]);
         rps_npu_queue_destroy(ways->queues[way]);
     }
-    rps_npu_step_destroy(ways->empty);
-    if (ways->cell != NULL) {
-        (void)rps_npu_pool_free(ways->npu, ways->cell);
-    }
+    rps_npu_step_destroy(ways->busy);
     bench_npu_model_finish(&ways->model);
     rps_npu_stream_destroy(ways->stream);
     rps_npu_close(ways->npu);
@@ -258,7 +264,7 @@ bench_npu_ways_run(struct bench_npu_ways *ways, enum bench_npu_way way,
 /* --- latencies ------------------------------------------------------------ */
 
 static rps_status
-launch_empty(struct bench_npu_ways *ways, bool with_copy, double *seconds)
+launch_busy(struct bench_npu_ways *ways, bool with_copy, double *seconds)
 {
     const uint64_t start = rps_clock_ns();
     rps_status status = RPS_OK;
@@ -269,7 +275,7 @@ launch_empty(struct bench_npu_ways *ways, bool with_copy, double *seconds)
                 ways->model.input_floats * sizeof(float), RPS_NPU_TO_DEVICE);
     }
     if (status == RPS_OK) {
-        status = rps_npu_launch(ways->stream, ways->empty, 1);
+        status = rps_npu_launch(ways->stream, ways->busy, 1);
     }
     if (status == RPS_OK) {
         status = rps_npu_stream_synchronize(ways->stream);
@@ -280,22 +286,23 @@ launch_empty(struct bench_npu_ways *ways, bool with_copy, double *seconds)
 
 rps_status
 bench_npu_ways_latencies(struct bench_npu_ways *ways, uint64_t count,
-        double *launch_out, double *copy_out)
+        double step_seconds, double *launch_out, double *copy_out)
 {
     struct bench_series alone = {0}, with_copy = {0};
     double seconds = 0.0;
     rps_status status = RPS_OK;
 
+    ways->busy_ns = (uint64_t)(step_seconds * 1e9);
     for (uint64_t i = 0; i < count && status == RPS_OK; i++) {
-        status = launch_empty(ways, false, &seconds);
+        status = launch_busy(ways, false, &seconds);
         bench_series_add(&alone, seconds);
         if (status == RPS_OK) {
-            status = launch_empty(ways, true, &seconds);
+            status = launch_busy(ways, true, &seconds);
             bench_series_add(&with_copy, seconds);
         }
     }
-    *launch_out = bench_series_median(&alone);
-    *copy_out = bench_series_median(&with_copy) - *launch_out;
+    *launch_out = bench_series_median(&alone) - step_seconds;
+    *copy_out = bench_series_median(&with_copy) - bench_series_median(&alone);
     bench_series_finish(&alone);
     bench_series_finish(&with_copy);
     return status;

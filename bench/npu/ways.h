@@ -31,9 +31,9 @@ struct bench_npu_ways {
     struct bench_npu_model model;
     rps_npu_queue *queues[BENCH_NPU_WAYS]; /* own: NULL */
     rps_npu_step *steps[BENCH_NPU_WAYS];
-    rps_npu_step *empty; /* next to nothing */
-    void *cell;          /* what it sets */
-    float *sets;         /* [BENCH_NPU_SETS][input_floats] */
+    rps_npu_step *busy; /* computes nothing for busy_ns */
+    uint64_t busy_ns;
+    float *sets; /* [BENCH_NPU_SETS][input_floats] */
     uint64_t loop;
     uint64_t seed;
 };
@@ -59,9 +59,11 @@ rps_status bench_npu_ways_run(struct bench_npu_ways *ways,
         enum bench_npu_way way, uint64_t steps, const uint64_t *prepare_ns,
         struct bench_npu_run *run);
 
-/** Units: s, medians of `count`: launching next to nothing and waiting for it;
- * what a step's input adds to that, copied before it. */
+/** Units: s, medians of `count`: what launching a step and waiting for it takes
+ * beyond the step itself, which is one that is busy for `step_seconds`: who
+ * waits so long is asleep. And what a step's input adds to that, copied before
+ * it. */
 rps_status bench_npu_ways_latencies(struct bench_npu_ways *ways, uint64_t count,
-        double *launch_out, double *copy_out);
+        double step_seconds, double *launch_out, double *copy_out);
 
 #endif /* RPS_BENCH_NPU_WAYS_H */
