@@ -35,4 +35,5 @@ def recpsd():
         # what the test did must not keep it from a clean end; under a
         # sanitizer this is where a leak or a race would show in the code
         if server.process.poll() is None:
-            assert server.stop() == 143, server.log()
+            # 0: a SHUTDOWN was there first
+            assert server.stop() in (0, 143), server.log()

@@ -37,7 +37,7 @@ class Run:
         log, saved = folder / "log.json", folder / "ck"
         self.out = trainer.train(
             *flags, "--steps", steps, "--json-log", log, "--checkpoint-dir",
-            saved, **how).stdout
+            saved, timeout=900, **how).stdout
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         self.done = lines[-1]
         steps = [line for line in lines[:-1] if "loss" in line]
