@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -186,6 +187,26 @@ rps_file_write(const char *path, const void *bytes, size_t length, bool replace,
         status = rps_fail(
                 error, RPS_E_IO, "cannot close %s: %s", path, strerror(errno));
     }
+    return status;
+}
+
+rps_status
+rps_file_replace(const char *path, const void *bytes, size_t length,
+        struct rps_error *error)
+{
+    char *beside = rps_format("%s.tmp", path);
+    rps_status status;
+
+    if (beside == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory to write %s", path);
+    }
+    status = rps_file_write(beside, bytes, length, true, error);
+    if (status == RPS_OK && rename(beside, path) != 0) {
+        status = rps_fail(
+                error, RPS_E_IO, "cannot write %s: %s", path, strerror(errno));
+        remove(beside);
+    }
+    free(beside);
     return status;
 }
 

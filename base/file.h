@@ -24,6 +24,11 @@ rps_status rps_pipe_read(const char *path, size_t bytes_max, char **bytes_out,
 rps_status rps_file_write(const char *path, const void *bytes, size_t length,
         bool replace, struct rps_error *error);
 
+/** Write it beside, as PATH.tmp, and rename: who reads PATH meets no half of
+ * it. */
+rps_status rps_file_replace(const char *path, const void *bytes, size_t length,
+        struct rps_error *error);
+
 /** mkdir -p, mode 0750. */
 rps_status rps_dir_make(const char *path, struct rps_error *error);
 

@@ -4,9 +4,7 @@
 #include "client/cli/memory_map.h"
 #include "client/cli/tool.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SEGMENTS_DRAWN_MAX 100000u /* rows of a picture */
@@ -32,43 +30,6 @@ static struct rps_tool_flag flags[] = {
 };
 
 static int
-fail(rps_status status, const struct rps_error *error)
-{
-    switch (status) {
-    case RPS_E_NOT_FOUND:
-    case RPS_E_IO:
-    case RPS_E_INVAL: /* not a file */
-        return rps_tool_fail(RPS_TOOL_NOINPUT, "npu", "%s", error->text);
-    case RPS_E_CORRUPT:
-    case RPS_E_LIMIT:
-        return rps_tool_fail(RPS_TOOL_CORRUPT, "npu", "%s", error->text);
-    default:
-        return rps_tool_fail(RPS_TOOL_FAILED, "npu", "%s", error->text);
-    }
-}
-
-/* Whole or not at all: who looks at the file meets no half of it. */
-static rps_status
-write_whole(
-        const char *path, const struct rps_text *text, struct rps_error *error)
-{
-    char *beside = rps_format("%s.tmp", path);
-    rps_status status;
-
-    if (beside == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "no memory for the picture");
-    }
-    status = rps_file_write(beside, text->bytes, text->length, true, error);
-    if (status == RPS_OK && rename(beside, path) != 0) {
-        status = rps_fail(
-                error, RPS_E_IO, "cannot write %s: %s", path, strerror(errno));
-        remove(beside);
-    }
-    free(beside);
-    return status;
-}
-
-static int
 draw(const struct rps_memory_map *map, const char *path)
 {
     struct rps_text text = {.bytes = NULL};
@@ -81,9 +42,10 @@ draw(const struct rps_memory_map *map, const char *path)
                 SEGMENTS_DRAWN_MAX);
     }
     rps_memory_map_svg(map, &text);
-    status = text.failed ? rps_fail(&error, RPS_E_NOMEM,
-                                   "no memory for the picture")
-                         : write_whole(path, &text, &error);
+    status =
+            text.failed
+                    ? rps_fail(&error, RPS_E_NOMEM, "no memory for the picture")
+                    : rps_file_replace(path, text.bytes, text.length, &error);
     rps_text_finish(&text);
     return status == RPS_OK ? RPS_TOOL_OK
                             : rps_tool_fail(RPS_TOOL_FAILED, "npu", "--svg: %s",
@@ -149,7 +111,8 @@ run(const struct rps_tool_call *call)
                 svg != NULL && svg[0] == '\0' ? "--svg " : "");
     }
     status = rps_memory_map_read(&map, call->operands[1], &error);
-    code = status == RPS_OK ? show(call, &map) : fail(status, &error);
+    code = status == RPS_OK ? show(call, &map)
+                            : rps_tool_fail_input("npu", status, &error);
     rps_memory_map_finish(&map);
     return code;
 }

@@ -7,7 +7,6 @@
 #include "client/cli/table_print.h"
 #include "client/cli/tool.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -49,22 +48,6 @@ struct plan {
     struct rps_ring_crossings after;
     bool changed;
 };
-
-static int
-fail(rps_status status, const struct rps_error *error)
-{
-    switch (status) {
-    case RPS_E_NOT_FOUND:
-    case RPS_E_IO:
-    case RPS_E_INVAL: /* not a file */
-        return rps_tool_fail(RPS_TOOL_NOINPUT, "ranktable", "%s", error->text);
-    case RPS_E_CORRUPT:
-    case RPS_E_LIMIT:
-        return rps_tool_fail(RPS_TOOL_CORRUPT, "ranktable", "%s", error->text);
-    default:
-        return rps_tool_fail(RPS_TOOL_FAILED, "ranktable", "%s", error->text);
-    }
-}
 
 static rps_status
 make_plan(struct plan *plan, struct rps_error *error)
@@ -195,26 +178,16 @@ print_table(const struct plan *plan, const char *output)
                         "no memory, or standard output is gone");
 }
 
-/* Whole or not at all: who reads the file meets no half of it. */
 static rps_status
 write_table(struct plan *plan, const char *path, struct rps_error *error)
 {
     char *text = rps_ranktable_text(&plan->table, plan->order);
-    char *beside = rps_format("%s.tmp", path);
-    rps_status status;
+    rps_status status =
+            text == NULL ? rps_fail(error, RPS_E_NOMEM,
+                                   "no memory for the rank table")
+                         : rps_file_replace(path, text, strlen(text), error);
 
-    if (text == NULL || beside == NULL) {
-        status = rps_fail(error, RPS_E_NOMEM, "no memory for the rank table");
-    } else {
-        status = rps_file_write(beside, text, strlen(text), true, error);
-        if (status == RPS_OK && rename(beside, path) != 0) {
-            status = rps_fail(error, RPS_E_IO, "cannot write %s: %s", path,
-                    strerror(errno));
-            remove(beside);
-        }
-    }
     free(text);
-    free(beside);
     return status;
 }
 
@@ -274,7 +247,8 @@ run(const struct rps_tool_call *call)
     if (status == RPS_OK) {
         status = make_plan(&plan, &error);
     }
-    code = status == RPS_OK ? show(call, &plan) : fail(status, &error);
+    code = status == RPS_OK ? show(call, &plan)
+                            : rps_tool_fail_input("ranktable", status, &error);
     free(plan.order);
     rps_ranktable_finish(&plan.table);
     return code;

@@ -58,6 +58,23 @@ rps_tool_fail_status(
     return rps_tool_exit_of(status);
 }
 
+int
+rps_tool_fail_input(
+        const char *tool, rps_status status, const struct rps_error *error)
+{
+    switch (status) {
+    case RPS_E_NOT_FOUND:
+    case RPS_E_IO:
+    case RPS_E_INVAL: /* not a file */
+        return rps_tool_fail(RPS_TOOL_NOINPUT, tool, "%s", error->text);
+    case RPS_E_CORRUPT:
+    case RPS_E_LIMIT:
+        return rps_tool_fail(RPS_TOOL_CORRUPT, tool, "%s", error->text);
+    default:
+        return rps_tool_fail(RPS_TOOL_FAILED, tool, "%s", error->text);
+    }
+}
+
 void
 rps_tool_print_failure(int code, const char *words)
 {

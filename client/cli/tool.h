@@ -114,6 +114,11 @@ int rps_tool_fail(int code, const char *tool, const char *format, ...)
 int rps_tool_fail_status(const char *tool, rps_status status,
         const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/** A file that was given cannot be read (NOINPUT), or is none of its kind
+ * (CORRUPT): in the error's words. Returns the exit code. */
+int rps_tool_fail_input(
+        const char *tool, rps_status status, const struct rps_error *error);
+
 /**
  * --json: an object on stdout that says the failure, unless an answer was
  * printed: the first words of rps_tool_fail or, where it had none, `words`.

@@ -61,6 +61,26 @@ START_TEST(file_that_exists_is_kept_unless_replaced)
 }
 END_TEST
 
+START_TEST(a_replaced_file_is_whole_and_nothing_stays_beside_it)
+{
+    char *bytes = NULL;
+    size_t length = 0;
+
+    for (size_t i = 1; i <= 2; i++) {
+        ck_assert_int_eq(
+                rps_file_replace(path_of("a"), "xyz", i, NULL), RPS_OK);
+        ck_assert_int_eq(
+                rps_file_read(path_of("a"), 10, &bytes, &length, NULL), RPS_OK);
+        ck_assert_uint_eq(length, i);
+        free(bytes);
+    }
+    ck_assert_int_eq(mkdir(path_of("d"), 0700), 0);
+    ck_assert_int_eq(rps_file_replace(path_of("d"), "x", 1, NULL), RPS_E_IO);
+    ck_assert_int_ne(access(path_of("a.tmp"), F_OK), 0);
+    ck_assert_int_ne(access(path_of("d.tmp"), F_OK), 0);
+}
+END_TEST
+
 START_TEST(a_pipe_is_read_to_its_end_within_the_limit)
 {
     struct rps_error error;
@@ -182,6 +202,7 @@ main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, file_comes_back_as_it_was_written);
     tcase_add_test(tc, file_that_exists_is_kept_unless_replaced);
+    tcase_add_test(tc, a_replaced_file_is_whole_and_nothing_stays_beside_it);
     tcase_add_test(tc, a_pipe_is_read_to_its_end_within_the_limit);
     tcase_add_test(tc, file_that_is_missing_or_too_large_names_itself);
     tcase_add_test(
