@@ -196,6 +196,16 @@ check_event(const rps_npu_event *event, const rps_npu_stream *stream,
     return RPS_OK;
 }
 
+/* May the stream be given something with the event? */
+static rps_status
+check_both(const rps_npu_event *event, rps_npu_stream *stream,
+        const char *operation)
+{
+    rps_status status = rps_npu_stream_ready(stream, operation);
+
+    return status == RPS_OK ? check_event(event, stream, operation) : status;
+}
+
 static rps_status
 put_mark(rps_npu_stream *stream, struct rps_npu_mark *mark)
 {
@@ -213,11 +223,8 @@ rps_npu_event_record(rps_npu_event *event, rps_npu_stream *stream)
 {
     const char *operation = "record an event";
     struct rps_npu_mark *mark = NULL;
-    rps_status status = rps_npu_stream_ready(stream, operation);
+    rps_status status = check_both(event, stream, operation);
 
-    if (status == RPS_OK) {
-        status = check_event(event, stream, operation);
-    }
     if (status != RPS_OK) {
         return status;
     }
@@ -263,11 +270,8 @@ rps_npu_stream_wait(rps_npu_stream *stream, rps_npu_event *event)
 {
     const char *operation = "wait for an event";
     struct rps_npu_mark *mark = NULL;
-    rps_status status = rps_npu_stream_ready(stream, operation);
+    rps_status status = check_both(event, stream, operation);
 
-    if (status == RPS_OK) {
-        status = check_event(event, stream, operation);
-    }
     if (status != RPS_OK) {
         return status;
     }
