@@ -48,52 +48,23 @@ static const char usage[] =
         "  --json                one JSON object on stdout and nothing else\n"
         "  --help\n";
 
+/* 0 means something here. */
 static int
-set_device(struct bench_npu_args *args, const char *text)
-{
-    uint64_t number = 0;
-
-    if (strcmp(text, "0") != 0) {
-        const int code = bench_set_number(
-                PROGRAM, &number, "--device", text, RPS_NPU_DEVICES_MAX - 1);
-        if (code != 0) {
-            return code;
-        }
-    }
-    args->device = (uint32_t)number;
-    return 0;
-}
-
-static int
-set_latency(struct bench_npu_args *args, const char *text)
-{
-    uint64_t number = 0;
-    int code;
-
-    if (strcmp(text, "0") == 0) {
-        args->launch_latency_ns = 0;
-        return 0;
-    }
-    code = bench_set_number(
-            PROGRAM, &number, "--launch-latency", text, 1000000);
-    args->launch_latency_ns = number * 1000;
-    return code;
-}
-
-static int
-set_link(struct bench_npu_args *args, const char *text)
+set_from_0(uint64_t *out, const char *what, const char *text, uint64_t most)
 {
     if (strcmp(text, "0") == 0) {
-        args->link_bytes_per_second = 0;
+        *out = 0;
         return 0;
     }
-    return bench_set_number(PROGRAM, &args->link_bytes_per_second,
-            "--link-bandwidth", text, UINT64_MAX / 2);
+    return bench_set_number(PROGRAM, out, what, text, most);
 }
 
 static int
 set_option(struct bench_npu_args *args, int option, const char *value)
 {
+    uint64_t number = 0;
+    int code;
+
     switch (option) {
     case 'b':
         return bench_set_number(PROGRAM, &args->batch, "--batch", value, 65536);
@@ -107,9 +78,12 @@ set_option(struct bench_npu_args *args, int option, const char *value)
     case 'r':
         return bench_set_number(PROGRAM, &args->rounds, "--rounds", value, 99);
     case 'L':
-        return set_latency(args, value);
+        code = set_from_0(&number, "--launch-latency", value, 1000000);
+        args->launch_latency_ns = number * 1000;
+        return code;
     case 'B':
-        return set_link(args, value);
+        return set_from_0(&args->link_bytes_per_second, "--link-bandwidth",
+                value, UINT64_MAX / 2);
     case 'J':
         return bench_set_number(
                 PROGRAM, &args->jitter_scale, "--jitter-scale", value, 16);
@@ -117,7 +91,9 @@ set_option(struct bench_npu_args *args, int option, const char *value)
         args->trace = value;
         return 0;
     case 'D':
-        return set_device(args, value);
+        code = set_from_0(&number, "--device", value, RPS_NPU_DEVICES_MAX - 1);
+        args->device = (uint32_t)number;
+        return code;
     case 'S':
         return bench_set_seed(PROGRAM, value, &args->seed);
     case 'j':

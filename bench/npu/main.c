@@ -288,7 +288,8 @@ measure_times(struct bench *bench, struct bench_npu_ways *ways,
 }
 
 static rps_status
-measure_jitter(struct bench *bench, struct bench_npu_ways *ways)
+part_jitter(struct bench *bench, struct bench_npu_ways *ways,
+        struct rps_error *error)
 {
     uint64_t *times = calloc(2 * bench->args.steps, sizeof(*times));
     struct turns turns = {0};
@@ -296,6 +297,7 @@ measure_jitter(struct bench *bench, struct bench_npu_ways *ways)
     rps_status status =
             times == NULL ? RPS_E_NOMEM : take_turns(bench, ways, &turns);
 
+    (void)error;
     step_seconds = bench_series_median(&turns.seconds[BENCH_NPU_OFFLOAD]);
     bench->report.jitter_step_us = step_seconds * 1e6;
     if (status == RPS_OK) {
@@ -337,14 +339,6 @@ part_bare(struct bench *bench, struct bench_npu_ways *ways,
     report->bare_gain = report->bare_own_step_us / report->bare_offload_step_us;
     finish_turns(&turns);
     return status;
-}
-
-static rps_status
-part_jitter(struct bench *bench, struct bench_npu_ways *ways,
-        struct rps_error *error)
-{
-    (void)error;
-    return measure_jitter(bench, ways);
 }
 
 static rps_status
