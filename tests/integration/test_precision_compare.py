@@ -218,7 +218,7 @@ def test_a_fused_operator_is_to_be_taken_apart(tmp_path):
     text = recps(a, b, code=1).stdout
     assert answer(a, b, code=1)["verdict"] == "fused"
     assert "linear + bias + relu" in text
-    assert "recps-train --device npu --data 'a b' --fusion off" in text
+    assert "recps-train --device npu --data 'a b' --fusion off --rotate" in text
 
 
 def test_a_threshold_finds_what_another_does_not(tmp_path):
@@ -286,7 +286,7 @@ def test_inputs_that_nobody_wrote_come_from_before(tmp_path):
     found = answer(a, b, code=1)
     assert found["verdict"] == "inputs"
     assert "No operator of this step wrote it" in found["words"]
-    assert "--dump-step 0-6" in found["words"]
+    assert "--dump-step '0-6'" in found["words"]
 
 
 def test_an_input_that_differs_from_what_was_written_is_followed(tmp_path):
@@ -295,8 +295,38 @@ def test_an_input_that_differs_from_what_was_written_is_followed(tmp_path):
     a, b = write_two(tmp_path, left, right)
     found = answer(a, b, code=1)
     assert found["verdict"] == "inputs"
-    assert 'written by linear_relu "top.0/linear_relu", whose output agrees' in (
-        found["words"])
+    assert ('written by linear_relu "top.0/linear_relu", whose output agrees on '
+            "both sides") in found["words"]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_lost_gradient_is_followed_by_its_contents(tmp_path, swap):
+    """Pushed from the host, where it lies elsewhere; one side pushes zeros."""
+    left = make_step()
+    gradients = named(left, "emb")["outputs"][0].array * np.float32(0.25)
+    left.insert(-1, dumps.operator("pooling_backward", "emb", [], [gradients]))
+    left[-1] = dumps.push("emb", left[-1]["inputs"][0].array, gradients)
+    right = copy.deepcopy(left)
+    right[-1]["inputs"][1] = dumps.Tensor(0 * gradients, "gradients")
+    a, b = write_two(tmp_path, *((right, left) if swap else (left, right)))
+    found = answer(a, b, code=1)
+    assert (found["verdict"], found["operator"]["type"]) == ("inputs", "push")
+    assert (f"On the {'right' if swap else 'left'} it is what pooling_backward "
+            '"emb/pooling_backward" gave') in found["words"]
+    assert "lost, overwritten" in found["words"]
+
+
+def test_a_dense_variable_that_differs_came_from_the_servers(tmp_path):
+    weight = np.arange(6, dtype=np.float32)
+    ops = [{"type": "variables", "name": "top.0.weight", "holds": None,
+            "attributes": {}, "inputs": [],
+            "outputs": [dumps.Tensor(w, "values")]}
+           for w in (weight, weight[::-1])]
+    a, b = write_two(tmp_path, ops[:1], ops[1:], run={"command": "recps-train"})
+    found = answer(a, b, code=1)
+    assert found["verdict"] == "lookup"
+    assert 'variables "top.0.weight" is the first' in found["words"]
+    assert "recps-train --dump-step '0-6' --rotate" in found["words"]
 
 
 def test_how_the_two_were_run_is_told_where_it_differs(tmp_path):
