@@ -4,6 +4,7 @@ NumPy's in float64."""
 import copy
 import csv
 import json
+import os
 import re
 
 import numpy as np
@@ -364,6 +365,37 @@ def test_a_fault_in_a_fused_operator_shows_against_its_parts(tmp_path):
     assert [t["agrees"] for t in found["operator"]["outputs"]] == [True, False]
 
 
+def test_an_operator_that_ran_twice_meets_each_time(tmp_path):
+    """As --recompute runs a layer again; the second one is wrong."""
+    left = make_step(fused=False)
+    layer = [op for op in left if op["type"] in ("bias", "linear", "relu")]
+    left += copy.deepcopy(layer)
+    right = copy.deepcopy(left)
+    right[-2]["outputs"][0] = dumps.Tensor(-right[-2]["outputs"][0].array)
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, code=1)
+    assert found["operator"]["name"] == "top.0/linear"
+    agree = [op["agrees"] for op in found["steps"][0]["operators"]
+             if op["type"] == "linear"]
+    assert agree == [True, False]
+    # and a fused one meets the parts that ran as often
+    fused = make_step(fused=True)
+    fused.append(copy.deepcopy(named(fused, "top.0/linear_relu")))
+    dumps.write_step(tmp_path / "c", 6, fused)
+    assert answer(tmp_path / "c", a)["steps"][0]["equal_files"] == 17
+
+
+def test_tensors_meet_by_label_whatever_their_index(tmp_path):
+    rng = np.random.default_rng(2)
+    arrays = [dumps.Tensor(rng.normal(size=5).astype(np.float32), label)
+              for label in ("x", "y", "x")]
+    sides = [dumps.operator("add", "top", inputs, [])
+             for inputs in (arrays, [arrays[i] for i in (1, 0, 2)])]
+    a, b = write_two(tmp_path, sides[:1], sides[1:])
+    found = answer(a, b)
+    assert found["steps"][0]["equal_files"] == 3
+
+
 # ---- whole dumps ----
 
 def test_the_first_step_that_differs_is_named(tmp_path):
@@ -480,6 +512,14 @@ def test_where_there_is_no_dump_that_is_said(tmp_path):
         tmp_path / "c", tmp_path / "d", code=66).stderr
 
 
+def test_the_words_of_precision_are_told():
+    run = trainer.run([programs.RECPS, "precision"], code=64)
+    assert "give a command: compare" in run.stderr
+    run = trainer.run([programs.RECPS, "precision", "compere", "--json"], code=64)
+    assert 'did you mean "compare"?' in run.stderr
+    assert json.loads(run.stdout)["exit"] == 64
+
+
 @pytest.mark.parametrize("words", [
     [], ["a"], ["a", "b", "c"], ["a", "b", "--threshold", "2"],
     ["a", "b", "--threshold", "x"], ["a", "b", "--limit", "-1"],
@@ -532,6 +572,25 @@ def test_a_bad_mapping_is_refused(tmp_path, text, words):
     mapping.write_text(text)
     run = recps(a, b, "--map", mapping, code=65)
     assert words in run.stderr and str(mapping) in run.stderr
+
+
+# ---- the documentation ----
+
+def test_the_documentations_commands_run(tmp_path):
+    page = (programs.ROOT / "docs/PRECISION.md").read_text(encoding="utf8")
+    script = re.search(r"test_precision_compare.py -->\n```sh\n(.*?)```", page,
+                       re.S).group(1)
+    dumps.write_step(tmp_path / "precision_data/npu/debug_0", 0, make_step())
+    dumps.write_step(tmp_path / "precision_data/tf/dump", 0, make_step())
+    trainer.run(["sh", "-eu", "-c", script], cwd=tmp_path, env={
+        "PATH": f"{programs.RECPS.parent}:{os.environ['PATH']}"})
+    assert (tmp_path / "compare.csv").is_file()
+    assert (tmp_path / "compare.html").is_file()
+    # and its mapping is one
+    mapping = re.search(r"```json\n(\{\"recps_map.*?)```", page, re.S).group(1)
+    (tmp_path / "map.json").write_text(mapping)
+    recps(tmp_path / "precision_data/npu", tmp_path / "precision_data/tf",
+          "--map", tmp_path / "map.json")
 
 
 # ---- the page ----
