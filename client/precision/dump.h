@@ -47,8 +47,9 @@ uint64_t rps_dump_steps_count(const struct rps_dump_steps *steps, uint64_t end);
 
 struct rps_dump_options {
     const char *path;
-    /* PATH/dump is there: true moves PATH to the next free name (debug_0 to
-     * debug_1, where both end in a number; else PATH.1), false refuses */
+    /* PATH/dump is there: true moves PATH to the next name (debug_0 to debug_1,
+     * where it ends in a number; else PATH.1), and what lies there to the one
+     * behind it; false refuses */
     bool rotate;
     struct rps_dump_steps steps;
     /* data_index is the step; else 0, 1, 2, … */
@@ -66,8 +67,9 @@ struct rps_dump_options {
 struct rps_dump_result {
     char folder[512]; /* PATH/dump/{time} */
     uint64_t steps;   /* whole ones */
-    uint64_t files;
-    uint64_t bytes;
+    uint64_t files;   /* .npy */
+    uint64_t bytes;   /* of all files; 0: nothing was written, and no folder is
+                       * left of it */
 };
 
 enum rps_dump_dtype {
@@ -112,8 +114,7 @@ struct rps_dump_token;
  *
  * Owns:    copies *options; *dump_out is released by rps_dump_end().
  * Errors:  INVAL (a dump is there and may not be moved: says --rotate), IO,
- *          NOMEM, LIMIT (the file system has less than `bytes_expected`, or
- *          they are above bytes_max: says how much and which option).
+ *          NOMEM, LIMIT (a thousand were moved aside already).
  */
 rps_status rps_dump_begin(struct rps_dump **dump_out,
         const struct rps_dump_options *options, struct rps_error *error);
@@ -122,6 +123,15 @@ rps_status rps_dump_begin(struct rps_dump **dump_out,
  * and what the file system has free. Errors: LIMIT says both numbers. */
 rps_status rps_dump_expect(
         struct rps_dump *dump, uint64_t bytes, struct rps_error *error);
+
+/* What a dump has beside its tensors' elements, at most: an operator's headers
+ * of files and its entry in the manifest, and a step's frame of it. */
+#define RPS_DUMP_OPERATOR_BYTES UINT64_C(8192)
+#define RPS_DUMP_STEP_BYTES     UINT64_C(4096)
+
+/** What steps of so many operators, whose tensors have `bytes` (bf16 as f32),
+ * take at most: for rps_dump_expect(). UINT64_MAX: more than can be said. */
+uint64_t rps_dump_bytes(uint64_t steps, uint64_t operations, uint64_t bytes);
 
 /** Step `step`, from 0, begins; the one before ends, and its manifest is
  * written. What could not be written is told by rps_dump_end(). */
@@ -139,7 +149,8 @@ struct rps_dump_token *rps_dump_before(
 void rps_dump_after(struct rps_dump *dump, struct rps_dump_token *token,
         const struct rps_dump_operator *op);
 
-/** End the step, and release. NULL is allowed. Errors: the first failure of
+/** End the step, and release; no operator is between before and after any more.
+ * NULL is allowed. Errors: the first failure of
  * writing: IO, LIMIT (bytes_max), NOMEM. */
 rps_status rps_dump_end(struct rps_dump *dump, struct rps_dump_result *result,
         struct rps_error *error);
