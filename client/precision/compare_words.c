@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each verdict says. */
+#include "client/precision/compare_words.h"
+
+#include "client/precision/graph.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALONE_MAX 5u /* names that are told */
+
+static const struct rps_compared *
+first_of(const struct rps_compare_words *words)
+{
+    return &words->comparison->operators[words->comparison->first];
+}
+
+void
+rps_compare_words_quote(struct rps_text *text, const char *word)
+{
+    static const char plain[] =
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+            "_-+=./:,@%";
+
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        rps_text_add(text, "%s", word);
+        return;
+    }
+    rps_text_add(text, "'");
+    for (; *word != '\0'; word++) {
+        if (*word == '\'') {
+            rps_text_add(text, "'\\''");
+        } else {
+            rps_text_add_bytes(text, word, 1);
+        }
+    }
+    rps_text_add(text, "'");
+}
+
+/* "Next: WHY: recps precision compare LEFT RIGHT --operator NAME" */
+static void
+add_look(const struct rps_compare_words *words, const char *why,
+        const char *name)
+{
+    struct rps_text *text = words->text;
+
+    rps_text_add(text, "Next, %s: recps precision compare ", why);
+    rps_compare_words_quote(text, words->left->folder);
+    rps_text_add(text, " ");
+    rps_compare_words_quote(text, words->right->folder);
+    if (words->options->mapping != NULL) {
+        rps_text_add(text, " --map ");
+        rps_compare_words_quote(text, words->options->mapping);
+    }
+    rps_text_add(text, " --operator ");
+    rps_compare_words_quote(text, name);
+    rps_text_add(text, "\n");
+}
+
+/* The command of a run, with more behind it. */
+static void
+add_run(struct rps_text *text, const struct rps_dumped *dumped,
+        const char *more)
+{
+    const json_t *command = json_object_get(dumped->run, "command");
+    size_t index;
+    json_t *word;
+
+    if (json_is_array(command)) {
+        json_array_foreach(command, index, word)
+        {
+            rps_compare_words_quote(
+                    text, json_is_string(word) ? json_string_value(word) : "");
+            rps_text_add(text, " ");
+        }
+        rps_text_add(text, "%s\n", more);
+    } else {
+        rps_text_add(text, "%s %s\n",
+                json_is_string(command) ? json_string_value(command)
+                                        : "recps-train … --dump",
+                more);
+    }
+}
+
+static void
+add_runs(const struct rps_compare_words *words, bool left, bool right,
+        const char *more)
+{
+    if (left) {
+        rps_text_add(words->text, "  left:  ");
+        add_run(words->text, words->left, more);
+    }
+    if (right) {
+        rps_text_add(words->text, "  right: ");
+        add_run(words->text, words->right, more);
+    }
+}
+
+/* --- tensors ------------------------------------------------------------- */
+
+/* The worst of a side that does not agree; NULL: all do. */
+static const struct rps_compared_tensor *
+worst_of(const struct rps_compared *compared, bool is_output)
+{
+    const struct rps_compared_tensor *worst = NULL;
+
+    for (uint32_t i = 0; i < compared->tensor_count; i++) {
+        const struct rps_compared_tensor *tensor = &compared->tensors[i];
+
+        if (tensor->is_output != is_output || tensor->agrees) {
+            continue;
+        }
+        if (worst == NULL ||
+                (!isnan(worst->cosine) && !(tensor->cosine >= worst->cosine))) {
+            worst = tensor;
+        }
+    }
+    return worst;
+}
+
+/* "output 0 (y)" */
+static void
+add_tensor(struct rps_text *text, const struct rps_compared_tensor *tensor)
+{
+    const struct rps_dumped_tensor *one =
+            tensor->left != NULL ? tensor->left : tensor->right;
+
+    rps_text_add(text, "%s %" PRIu32, tensor->is_output ? "output" : "input",
+            tensor->index);
+    if (one != NULL && one->label != NULL) {
+        rps_text_add(text, " (%s)", one->label);
+    }
+}
+
+static void
+add_not_finite(struct rps_text *text, const struct rps_compared_tensor *tensor)
+{
+    rps_text_add(text,
+            " is not finite (left: %" PRIu64 " NaN, %" PRIu64
+            " Inf; right: %" PRIu64 " NaN, %" PRIu64 " Inf)",
+            tensor->left_nan, tensor->left_inf, tensor->right_nan,
+            tensor->right_inf);
+}
+
+/* Why it does not agree. */
+static void
+add_figures(const struct rps_compare_words *words,
+        const struct rps_compared_tensor *tensor)
+{
+    struct rps_text *text = words->text;
+
+    add_tensor(text, tensor);
+    if (!tensor->readable) {
+        rps_text_add(text, " is of another shape");
+    } else if (tensor->left_nan + tensor->left_inf + tensor->right_nan +
+                       tensor->right_inf >
+               0) {
+        add_not_finite(text, tensor);
+    } else if (tensor->cosine >= words->options->threshold &&
+               tensor->length_ratio < words->options->threshold) {
+        rps_text_add(text,
+                " has cosine %.9g, but one side is %.9g times as long as the "
+                "other (the threshold is %g)",
+                tensor->cosine,
+                tensor->length_ratio > 0.0 ? 1.0 / tensor->length_ratio
+                                           : (double)INFINITY,
+                words->options->threshold);
+    } else if (tensor->rows_differ > 0) {
+        rps_text_add(text,
+                " has %" PRIu64 " rows that differ (cosine of "
+                "all rows %.9g)",
+                tensor->rows_differ, tensor->cosine);
+    } else if (words->options->exact) {
+        rps_text_add(text,
+                " has not the same bytes (cosine %.17g, the largest "
+                "difference %.9g)",
+                tensor->cosine, tensor->max_absolute);
+    } else {
+        rps_text_add(text, " has cosine %.9g (the threshold is %g)",
+                tensor->cosine, words->options->threshold);
+    }
+}
+
+/* 'Step 6: linear "top.2/linear"' */
+static void
+add_first(const struct rps_compare_words *words)
+{
+    const struct rps_compared *first = first_of(words);
+
+    rps_text_add(words->text, "Step %" PRIu64 ": %s \"%s\"", words->left->step,
+            first->type, first->name);
+}
+
+/* --- verdicts ------------------------------------------------------------ */
+
+static void
+add_output_differs(const struct rps_compare_words *words)
+{
+    const struct rps_compared *first = first_of(words);
+
+    add_first(words);
+    rps_text_add(words->text, " is the first whose output differs: ");
+    add_figures(words, worst_of(first, true));
+    rps_text_add(words->text,
+            ", while its inputs agree (the least cosine is %.9g). ",
+            first->input_cosine);
+}
+
+static void
+say_operator(const struct rps_compare_words *words)
+{
+    add_output_differs(words);
+    rps_text_add(words->text, "The fault is in this operator.\n");
+    add_look(words, "look at its numbers", first_of(words)->name);
+}
+
+static void
+say_fused(const struct rps_compare_words *words)
+{
+    const struct rps_compared *first = first_of(words);
+    const bool left = first->left->holds != NULL && first->left_count == 1;
+    const bool right = first->right->holds != NULL && first->right_count == 1;
+
+    add_output_differs(words);
+    rps_text_add(words->text,
+            "It is a fused operator: the fault is in one of its parts (%s), "
+            "or in their fusion.\n"
+            "Next, run again with --fusion off, and compare once more:\n",
+            left ? first->left->holds : first->right->holds);
+    add_runs(words, left, right, "--fusion off");
+}
+
+static void
+add_keys(struct rps_text *text, const struct rps_compared *compared)
+{
+    for (uint64_t i = 0; i < compared->keys_differ && i < RPS_COMPARE_KEYS_MAX;
+            i++) {
+        rps_text_add(text, "%s%" PRIu64, i > 0 ? ", " : "", compared->keys[i]);
+    }
+    if (compared->keys_differ > RPS_COMPARE_KEYS_MAX) {
+        rps_text_add(text, ", …");
+    }
+}
+
+static void
+say_lookup(const struct rps_compare_words *words)
+{
+    const struct rps_compared *first = first_of(words);
+    struct rps_text *text = words->text;
+
+    rps_text_add(text,
+            "Step %" PRIu64 ": the lookup of table \"%s\" is the "
+            "first that differs: ",
+            words->left->step, first->name);
+    if (first->has_keys) {
+        rps_text_add(text,
+                "the rows of %" PRIu64 " keys differ: ", first->keys_differ);
+        add_keys(text, first);
+        rps_text_add(text, ". ");
+    } else {
+        add_figures(words, worst_of(first, true));
+        rps_text_add(text, ". ");
+    }
+    rps_text_add(text, "The fault is in the table, or in what was pushed to it "
+                       "before this step.\n");
+    if (first->has_keys) {
+        rps_text_add(text, "Next, look at these rows in both jobs' servers: "
+                           "recps lookup ");
+        rps_compare_words_quote(text, first->name);
+        for (uint64_t i = 0; i < first->keys_differ && i < RPS_COMPARE_KEYS_MAX;
+                i++) {
+            rps_text_add(text, " %" PRIu64, first->keys[i]);
+        }
+        rps_text_add(text, " --ps-hosts HOST:PORT,…\n");
+    }
+    if (words->left->step > 0) {
+        rps_text_add(text, "or dump the steps before, whose pushes made these "
+                           "rows:\n");
+    } else {
+        rps_text_add(text, "or compare how both began: the same --seed, and "
+                           "the same --init-from or checkpoint?\n");
+    }
+    if (words->left->step > 0) {
+        struct rps_text more = {.bytes = NULL};
+
+        rps_text_add(&more, "--dump-step 0-%" PRIu64, words->left->step);
+        add_runs(words, true, true, more.bytes != NULL ? more.bytes : "");
+        rps_text_finish(&more);
+    }
+}
+
+/* --- inputs that differ --------------------------------------------------- */
+
+/* The operator that a tensor is an input of, and which one. */
+static bool
+find_input(const struct rps_dumped *dumped,
+        const struct rps_dumped_tensor *tensor, uint32_t *op_out,
+        uint32_t *input_out)
+{
+    for (uint32_t i = 0; i < dumped->operator_count; i++) {
+        const struct rps_dumped_operator *op = &dumped->operators[i];
+
+        for (uint32_t k = 0; k < op->input_count; k++) {
+            if (&op->inputs[k] == tensor) {
+                *op_out = i;
+                *input_out = k;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The element where both sides are the farthest apart. */
+static uint64_t
+farthest(const struct rps_compared_tensor *tensor)
+{
+    struct rps_dumped_values values[2] = {{.count = 0}, {.count = 0}};
+    uint64_t at = 0;
+    double most = 0.0;
+
+    if (rps_dumped_load(tensor->left, &values[0], NULL) == RPS_OK &&
+            rps_dumped_load(tensor->right, &values[1], NULL) == RPS_OK &&
+            values[0].count == values[1].count) {
+        for (uint64_t i = 0; i < values[0].count; i++) {
+            const double apart =
+                    fabs(values[0].numbers[i] - values[1].numbers[i]);
+
+            if (apart > most || isnan(apart)) {
+                at = i;
+                most = isnan(apart) ? (double)INFINITY : apart;
+            }
+        }
+    }
+    rps_dumped_values_free(&values[0]);
+    rps_dumped_values_free(&values[1]);
+    return at;
+}
+
+/* Who wrote it; NULL: nobody in this step, as far as is known. */
+static const struct rps_dumped_operator *
+writer_of(const struct rps_dumped *dumped,
+        const struct rps_compared_tensor *tensor)
+{
+    const struct rps_dumped_operator *found = NULL;
+    struct rps_graph *graph = NULL;
+    uint32_t op, input, from, output;
+    uint64_t element;
+
+    if (tensor->left != NULL && tensor->right != NULL &&
+            find_input(dumped, tensor->left, &op, &input) &&
+            rps_graph_make(dumped, &graph, NULL) == RPS_OK &&
+            rps_graph_writer(graph, op, input, farthest(tensor), &from, &output,
+                    &element)) {
+        found = &dumped->operators[from];
+    }
+    rps_graph_free(graph);
+    return found;
+}
+
+static bool
+has_counterpart(const struct rps_comparison *comparison,
+        const struct rps_dumped_operator *op)
+{
+    for (uint32_t i = 0; i < comparison->operator_count; i++) {
+        const struct rps_compared *compared = &comparison->operators[i];
+
+        if (compared->left == op) {
+            return compared->right != NULL;
+        }
+    }
+    return true; /* a part of a group */
+}
+
+static void
+say_written(const struct rps_compare_words *words,
+        const struct rps_dumped_operator *writer)
+{
+    if (has_counterpart(words->comparison, writer)) {
+        rps_text_add(words->text,
+                "It was written by %s \"%s\", whose output agrees: it was "
+                "overwritten, or read too early, between the two.\n",
+                writer->type, writer->name);
+    } else {
+        rps_text_add(words->text,
+                "It was written by %s \"%s\", which the right side has not: "
+                "go on there.\n",
+                writer->type, writer->name);
+    }
+    add_look(words, "look at who wrote it", writer->name);
+}
+
+static void
+say_unwritten(const struct rps_compare_words *words)
+{
+    const uint64_t step = words->left->step;
+    struct rps_text more = {.bytes = NULL};
+
+    rps_text_add(words->text,
+            "No operator of this step wrote it: it came from the host, or "
+            "from a step before.\n");
+    if (step == 0) {
+        rps_text_add(words->text,
+                "Next, see that both began alike: the same --seed, the same "
+                "data in the same order, the same --init-from or "
+                "checkpoint.\n");
+        return;
+    }
+    rps_text_add(words->text, "Next, dump the steps before, too:\n");
+    rps_text_add(&more, "--dump-step 0-%" PRIu64, step);
+    add_runs(words, true, true, more.bytes != NULL ? more.bytes : "");
+    rps_text_finish(&more);
+}
+
+static void
+say_inputs(const struct rps_compare_words *words)
+{
+    const struct rps_compared *first = first_of(words);
+    const struct rps_compared_tensor *tensor = worst_of(first, false);
+    const struct rps_dumped_operator *writer = writer_of(words->left, tensor);
+
+    add_first(words);
+    rps_text_add(words->text, " is the first that differs, and it differs in "
+                              "what it reads: ");
+    if (first->has_keys && first->keys_left + first->keys_right > 0) {
+        rps_text_add(words->text,
+                "%" PRIu64 " of its keys are on the left alone, %" PRIu64
+                " on the right alone. The two sides were fed with other "
+                "data.\n"
+                "Next, see that both read the same data in the same order: "
+                "the same --seed, --data and --batch-size.\n",
+                first->keys_left, first->keys_right);
+        return;
+    }
+    add_figures(words, tensor);
+    rps_text_add(words->text, ". ");
+    if (first->has_keys && first->keys_differ > 0) {
+        rps_text_add(words->text,
+                "The rows of %" PRIu64 " keys differ: ", first->keys_differ);
+        add_keys(words->text, first);
+        rps_text_add(words->text, ". ");
+    }
+    if (writer != NULL) {
+        say_written(words, writer);
+    } else {
+        say_unwritten(words);
+    }
+}
+
+/* --- all agree ----------------------------------------------------------- */
+
+static void
+say_same(const struct rps_compare_words *words)
+{
+    const struct rps_comparison *comparison = words->comparison;
+    const struct rps_compared *least = NULL;
+
+    for (uint32_t i = 0; i < comparison->operator_count; i++) {
+        const struct rps_compared *compared = &comparison->operators[i];
+
+        if (compared->left != NULL && compared->right != NULL &&
+                (least == NULL ||
+                        compared->output_cosine < least->output_cosine)) {
+            least = compared;
+        }
+    }
+    rps_text_add(words->text, "Step %" PRIu64 ": every operator agrees",
+            words->left->step);
+    if (comparison->equal_files == comparison->compared_files) {
+        rps_text_add(words->text, ", and all %" PRIu32 " files are the same.\n",
+                comparison->compared_files);
+        return;
+    }
+    rps_text_add(words->text, "; %" PRIu32 " of %" PRIu32 " files are the same",
+            comparison->equal_files, comparison->compared_files);
+    if (least != NULL) {
+        rps_text_add(words->text,
+                ". The least cosine of an output is %.12g, of %s \"%s\"",
+                least->output_cosine, least->type, least->name);
+    }
+    rps_text_add(words->text, ".\n");
+}
+
+static void
+say_incomparable(const struct rps_compare_words *words)
+{
+    rps_text_add(words->text,
+            "Step %" PRIu64 ": nothing could be compared: no operator is on "
+            "both sides, or no file of it can be read.\n"
+            "Next, name the operators that belong together in a file "
+            "(docs/PRECISION.md): --map FILE\n",
+            words->left->step);
+}
+
+static void
+add_alone(const struct rps_compare_words *words, bool left)
+{
+    const struct rps_comparison *comparison = words->comparison;
+    const uint32_t count =
+            left ? comparison->only_left : comparison->only_right;
+    uint32_t told = 0;
+
+    if (count == 0) {
+        return;
+    }
+    rps_text_add(words->text,
+            count == 1 ? "%" PRIu32 " operator is on the %s alone: "
+                       : "%" PRIu32 " operators are on the %s alone: ",
+            count, left ? "left" : "right");
+    for (uint32_t i = 0; i < comparison->operator_count && told < ALONE_MAX;
+            i++) {
+        const struct rps_compared *compared = &comparison->operators[i];
+
+        if ((left ? compared->right : compared->left) == NULL) {
+            rps_text_add(words->text, "%s%s \"%s\"", told > 0 ? ", " : "",
+                    compared->type, compared->name);
+            told++;
+        }
+    }
+    rps_text_add(words->text, "%s.\n", count > told ? ", …" : "");
+}
+
+void
+rps_compare_words(const struct rps_compare_words *words)
+{
+    switch (words->comparison->verdict) {
+    case RPS_VERDICT_SAME:
+        say_same(words);
+        break;
+    case RPS_VERDICT_OPERATOR:
+        say_operator(words);
+        break;
+    case RPS_VERDICT_FUSED:
+        say_fused(words);
+        break;
+    case RPS_VERDICT_LOOKUP:
+        say_lookup(words);
+        break;
+    case RPS_VERDICT_INPUTS:
+        say_inputs(words);
+        break;
+    case RPS_VERDICT_INCOMPARABLE:
+        say_incomparable(words);
+        break;
+    }
+    add_alone(words, true);
+    add_alone(words, false);
+    if (words->comparison->verdict != RPS_VERDICT_SAME) {
+        rps_compare_words_run(words);
+    }
+}
+
+/* --- how they were run --------------------------------------------------- */
+
+static bool
+is_told(const char *key)
+{
+    return strcmp(key, "command") != 0 && strcmp(key, "version") != 0;
+}
+
+static void
+add_value(struct rps_text *text, const json_t *value)
+{
+    char *dumped = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+
+    if (json_is_string(value)) {
+        rps_text_add(text, "%s", json_string_value(value));
+    } else {
+        rps_text_add(text, "%s", dumped != NULL ? dumped : "none");
+    }
+    free(dumped);
+}
+
+void
+rps_compare_words_run(const struct rps_compare_words *words)
+{
+    const char *key;
+    json_t *value;
+    bool any = false;
+
+    if (words->left->run == NULL || words->right->run == NULL) {
+        return;
+    }
+    json_object_foreach(words->left->run, key, value)
+    {
+        const json_t *other = json_object_get(words->right->run, key);
+
+        if (!is_told(key) || json_equal(value, other)) {
+            continue;
+        }
+        rps_text_add(words->text, "%s%s (",
+                any ? ", " : "The two were run with other settings: ", key);
+        add_value(words->text, value);
+        rps_text_add(words->text, ", ");
+        add_value(words->text, other);
+        rps_text_add(words->text, ")");
+        any = true;
+    }
+    if (any) {
+        rps_text_add(words->text, ".\n");
+    }
+}
