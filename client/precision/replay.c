@@ -374,7 +374,7 @@ static bool
 agrees(const struct rps_reference *reference, double got, double value,
         double tolerance)
 {
-    if (isinf(tolerance)) {
+    if (isinf(tolerance) && isfinite(value)) {
         return true;
     }
     if (isnan(value) || isnan(got)) {

@@ -136,9 +136,17 @@ rps_replay_product(struct rps_replay_call *call, uint64_t m, uint64_t k,
 
 #define GELU_IN    0.79788456080286535588 /* sqrt(2 / pi) */
 #define GELU_CUBIC 0.044715
-#define GELU_FLAT  32.0 /* beyond, its slope is 0 or 1 to an f64's last digit \
-                         */
-#define ULPS 8.0        /* of a function in f32, with some room */
+#define GELU_FLAT                                                      \
+    32.0         /* beyond, its slope is 0 or 1 to an f64's last digit \
+                  */
+#define ULPS 8.0 /* of a function in f32, with some room */
+
+/* The last digits of 1 in what is computed. */
+static double
+lost(const struct rps_replay_call *call)
+{
+    return call->precise ? 4.0 * RPS_REPLAY_F64 : 2.0 * RPS_REPLAY_F32;
+}
 
 static double
 sigmoid(double x)
@@ -159,7 +167,8 @@ unit_of(const struct rps_replay_call *call)
     return call->precise ? 2.0 * RPS_REPLAY_F32 : ULPS * RPS_REPLAY_F32;
 }
 
-/* x / (1 + e^-t): where t is rounded, e^t moves by t's last digits. */
+/* x / (1 + e^-t): where t is rounded, e^t moves by t's last digits. Who adds 1
+ * and tanh, as the law is written, loses those of 1. */
 static struct rps_replay_number
 gelu(const struct rps_replay_call *call, double x)
 {
@@ -174,6 +183,7 @@ gelu(const struct rps_replay_call *call, double x)
             .tolerance = y == 0.0 || isinf(twice)
                                  ? RPS_REPLAY_NORMAL
                                  : unit_of(call) * (1.0 + moved) * fabs(y) +
+                                           lost(call) * fabs(x) +
                                            RPS_REPLAY_NORMAL};
 }
 
@@ -211,7 +221,7 @@ gelu_slope(const struct rps_replay_call *call, double x, double dy)
     return (struct rps_replay_number){.value = (s + rest) * dy,
             .tolerance =
                     (unit_of(call) * (1.0 + moved) * (fabs(s) + fabs(rest)) +
-                            RPS_REPLAY_NORMAL) *
+                            lost(call) + RPS_REPLAY_NORMAL) *
                             fabs(dy) +
                     RPS_REPLAY_NORMAL};
 }
