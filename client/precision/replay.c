@@ -327,6 +327,16 @@ rps_replay_number(struct rps_replay_call *call, const char *key)
 {
     const json_t *value = json_object_get(call->op->attributes, key);
 
+    if (json_is_string(value)) { /* JSON has no infinity and no NaN */
+        const char *word = json_string_value(value);
+
+        if (strcmp(word, "nan") == 0) {
+            return (double)NAN;
+        }
+        if (strcmp(word, "inf") == 0 || strcmp(word, "-inf") == 0) {
+            return word[0] == '-' ? -(double)INFINITY : (double)INFINITY;
+        }
+    }
     if (!json_is_number(value)) {
         rps_replay_stop(call, RPS_REPLAY_NO_LAW,
                 "its attribute \"%s\" is not in the dump", key);
@@ -347,14 +357,17 @@ rps_replay_whole(struct rps_replay_call *call, const char *key)
     return whole;
 }
 
-/* The operator's own attribute, else the run's. */
+/* The operator's own flag, else the run's word. */
 static bool
-has_mode(const struct rps_replay_call *call, const json_t *run, const char *key,
-        const char *word)
+has_mode(const struct rps_replay_call *call, const char *flag,
+        const json_t *run, const char *key, const char *word)
 {
-    const json_t *value = json_object_get(call->op->attributes, key);
+    const json_t *own = json_object_get(call->op->attributes, flag);
+    const json_t *value = json_object_get(run, key);
 
-    value = value != NULL ? value : json_object_get(run, key);
+    if (json_is_boolean(own)) {
+        return json_is_true(own);
+    }
     return json_is_string(value) && strcmp(json_string_value(value), word) == 0;
 }
 
@@ -517,9 +530,10 @@ rps_replay(const struct rps_dumped *dumped, uint32_t index,
     *replayed = (struct rps_replayed){0};
     if (call != NULL) {
         call->op = &dumped->operators[index];
-        call->mixed = has_mode(call, dumped->run, "precision_mode", "mixed");
-        call->precise =
-                has_mode(call, dumped->run, "implmode", "high_precision");
+        call->mixed =
+                has_mode(call, "mixed", dumped->run, "precision_mode", "mixed");
+        call->precise = has_mode(
+                call, "precise", dumped->run, "implmode", "high_precision");
         follow_law(call, replayed);
         replayed->verdict = call->verdict;
         replayed->output_count = call->op->output_count < RPS_DUMP_TENSORS_MAX
