@@ -84,13 +84,28 @@ is_row_dirty(
     return false;
 }
 
-static void
-note_key(struct rps_nan_report *report, uint64_t key)
+static int
+by_key(const void *left, const void *right)
 {
-    if (report->key_count < RPS_NAN_KEYS_MAX) {
-        report->keys[report->key_count] = key;
+    const uint64_t *a = left, *b = right;
+
+    return *a < *b ? -1 : *a > *b ? 1 : 0;
+}
+
+/* A push may have a key once for each of its tokens. */
+static void
+note_distinct(struct rps_nan_report *report, uint64_t *keys, uint64_t count)
+{
+    qsort(keys, count, sizeof(keys[0]), by_key);
+    for (uint64_t i = 0; i < count; i++) {
+        if (i > 0 && keys[i] == keys[i - 1]) {
+            continue;
+        }
+        if (report->key_count < RPS_NAN_KEYS_MAX) {
+            report->keys[report->key_count] = keys[i];
+        }
+        report->key_count++;
     }
-    report->key_count++;
 }
 
 void
@@ -111,13 +126,15 @@ rps_nan_note_keys(
             keys.keys != NULL && keys.count > 0) {
         const uint64_t dim = rows.count / keys.count;
         const bool alone = report->ending == RPS_NAN_ARITHMETIC;
+        uint64_t count = 0;
 
         for (uint64_t i = 0; dim > 0 && i < keys.count; i++) {
             if (alone ? spot->element / dim == i
                       : is_row_dirty(search, rows.numbers + i * dim, dim)) {
-                note_key(report, keys.keys[i]);
+                keys.keys[count++] = keys.keys[i];
             }
         }
+        note_distinct(report, keys.keys, count);
     }
     rps_dumped_values_free(&keys);
     rps_dumped_values_free(&rows);

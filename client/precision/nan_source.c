@@ -38,18 +38,18 @@ key_words(const struct rps_nan_report *report)
  */
 
 static void
-say_keys(struct rps_nan_search *search, const char *before, const char *behind)
+say_keys(struct rps_nan_search *search, const char *before)
 {
     struct rps_nan_report *report = search->report;
     char *keys = key_words(report);
 
     search->failed = search->failed || keys == NULL;
     if (keys != NULL && report->key_count > 0) {
-        rps_nan_say(search, &report->words, "%s \"%s\", %s%s", before,
-                report->table, keys, behind);
+        rps_nan_say(search, &report->words, "%s table \"%s\", %s", before,
+                report->table, keys);
     } else if (keys != NULL) {
         rps_nan_say(search, &report->words,
-                "%s \"%s\"; its keys are not in the dump", before,
+                "%s \"%s\", whose keys are not in the dump", before,
                 report->table);
     }
     free(keys);
@@ -60,13 +60,12 @@ end_at_variables(struct rps_nan_search *search, const struct rps_nan_spot *spot)
 {
     struct rps_nan_report *report = search->report;
     const struct rps_dumped_operator *op = &report->dumped->operators[spot->op];
-    const struct rps_dumped_tensor *tensor = rps_nan_tensor(report, spot);
 
     report->ending = RPS_NAN_HOST;
     rps_nan_say(search, &report->words,
             "the servers returned it for the dense variable %s: its start "
             "value, or what an earlier step pushed",
-            tensor->label != NULL ? tensor->label : op->name);
+            op->name);
 }
 
 void
@@ -83,7 +82,7 @@ rps_nan_end_at_lookup(
     }
     report->ending = RPS_NAN_EMBEDDING;
     rps_nan_note_keys(search, spot);
-    say_keys(search, "the lookup returned rows that are not finite: table", "");
+    say_keys(search, "the lookup returned rows that are not finite:");
     if (report->key_count > 0) {
         rps_nan_say(search, &report->words,
                 "look at a row with `recps lookup %s %" PRIu64
@@ -93,6 +92,7 @@ rps_nan_end_at_lookup(
     }
 }
 
+/* Of a table, with its keys; or of a dense variable, which has none. */
 static void
 end_at_push(struct rps_nan_search *search, const struct rps_nan_spot *spot)
 {
@@ -102,8 +102,7 @@ end_at_push(struct rps_nan_search *search, const struct rps_nan_spot *spot)
     rps_nan_note_keys(search, spot);
     say_keys(search,
             "the gradients that are pushed are not finite, and no operator "
-            "wrote them so: table",
-            "");
+            "wrote them so:");
     rps_nan_say(search, &report->words,
             "they changed between the last operator and the push: their copy "
             "to the host, or the sum of a key's gradients");
@@ -412,9 +411,9 @@ rps_nan_end_at_growth(struct rps_nan_search *search)
         char before[64];
 
         (void)snprintf(before, sizeof(before),
-                "the largest number, %.9g, is of table", report->cause.value);
+                "the largest number, %.9g, is of", report->cause.value);
         rps_nan_note_keys(search, &report->cause);
-        say_keys(search, before, "");
+        say_keys(search, before);
     } else if (op->input_count > 0 && !report->cause.is_output) {
         char *words = rps_nan_spot_words(report->dumped, &report->cause);
 
