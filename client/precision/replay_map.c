@@ -169,7 +169,8 @@ rps_replay_concat(struct rps_replay_call *call)
         if (own == 0) {
             continue;
         }
-        if (own > columns - column || part.count / own != y->count / columns) {
+        if (column > columns || own > columns - column ||
+                part.count / own != y->count / columns) {
             rps_replay_stop(
                     call, RPS_REPLAY_NO_LAW, "its parts do not fit its output");
             return;

@@ -82,7 +82,7 @@ pool(struct rps_replay_call *call, const struct bags *bags,
     for (uint64_t t = span.first; t < span.end; t++) {
         const double slot = slots->count > 0 ? slots->n[t] : (double)t;
 
-        if (slot < 0.0 || slot >= (double)row_count) {
+        if (!(slot >= 0.0 && slot < (double)row_count)) {
             continue;
         }
         for (uint64_t k = 0; k < bags->dim; k++) {
@@ -205,8 +205,8 @@ rps_replay_scatter(struct rps_replay_call *call)
     }
     keep_old(call, "y", y);
     dim = rps_replay_columns(y->tensor);
-    if (dim == 0 || header.n[0] < 0.0 || header.n[1] < 0.0 ||
-            header.n[0] > (double)packed.count) {
+    if (dim == 0 || !(header.n[0] >= 0.0 && header.n[1] >= 0.0 &&
+                            header.n[0] <= (double)packed.count)) {
         return;
     }
     first = (uint64_t)header.n[0];
@@ -215,7 +215,7 @@ rps_replay_scatter(struct rps_replay_call *call)
             i < left && i < places.count && (double)i < header.n[1]; i++) {
         const double place = places.n[i];
 
-        if (place < 0.0 || place >= (double)(y->count / dim)) {
+        if (!(place >= 0.0 && place < (double)(y->count / dim))) {
             continue;
         }
         for (uint64_t k = 0; k < dim; k++) {

@@ -449,6 +449,40 @@ def test_shapes_that_do_not_fit_are_refused(tmp_path):
     assert said["not_replayed"] == said["operators"] == 12, said
 
 
+def test_numbers_of_a_hostile_manifest_break_nothing(tmp_path):
+    dump = dumps.Dump(tmp_path)
+    t = dump.tensor
+    x = np.array([[1, np.nan, -5], [2, 1e30, 0]], F)
+    wild = t(np.array([np.nan, 1e30, -1e30, 7], F), "f32")
+    dump.op("fill", "a", {}, {"y": t(x)}, value="nan")
+    dump.op("concat", "b", {"x": t(x)}, {"y": t(x)}, column=2 ** 62)
+    dump.op("split", "c", {"x": t(x)}, {"y": t(x)}, column="18446744073709551")
+    dump.op("pooling", "d", {"rows": t(x), "slots": wild,
+                             "starts": t(np.array([-3, 9, 2], F), "f32")},
+            {"pooled": t(x)}, pooling="mean")
+    dump.op("scatter", "e", {"packed": t(x), "header": wild[:2],
+                             "places": wild, "y": t(x)}, {"y": t(x)})
+    dump.op("dropout", "f", {"x": t(x), "step": t(np.array([np.nan]))},
+            {"y": t(x)}, rate=2.0, seed=1, site=2, first="18446744073709551615")
+    dump.op("sgd", "g", {"gradient": t(x), "weight": t(x),
+                         "learning_rate": t(np.array([np.inf]))},
+            {"weight": t(x)}, weight_decay="inf")
+    dump.op("linear", "h", {"x": t(x), "weight": t(x)}, {"y": t(x[:, :2])})
+    huge = dump.op("relu", "i", {"x": t(x)}, {"y": t(x)})
+    huge["outputs"][0] |= {"shape": [2 ** 40, 2 ** 20], "strides": [0, 0]}
+    far = dump.op("copy", "j", {"x": t(x)}, {"y": t(x)})
+    far["inputs"][0] |= {"strides": [2 ** 62, 2 ** 62],
+                         "place": hex(2 ** 64 - 4)}
+    same = dump.op("copy", "k", {"x": t(x)}, {"y": t(x)})
+    same["outputs"][0] |= {"strides": [0, 0]}
+    dump.op("copy", "l", {"x": dumps.Tensor(
+        x, int(same["outputs"][0]["place"], 16) + 1)}, {"y": t(x)})
+    dump.end()
+    said = replay(tmp_path, code=65)
+    assert said["operators"] == 12
+    assert {e["name"] for e in said["not_agreeing"]} >= set("bcfi")
+
+
 def test_a_foreign_dump_replays_what_needs_no_manifest(tmp_path):
     dump = dumps.Dump(tmp_path, manifest=False)
     rng = np.random.default_rng(4)
