@@ -161,6 +161,7 @@ rps_compare(const struct rps_dumped *left, const struct rps_dumped *right,
     if (comparison == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "no memory to compare");
     }
+    comparison->threshold = options->threshold;
     comparison->mapped = options->mapping != NULL;
     comparison->problems = left->problem_count + right->problem_count;
     if (options->mapping != NULL) {

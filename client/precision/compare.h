@@ -91,6 +91,7 @@ struct rps_comparison {
                         * problems of both folders */
     uint32_t only_left, only_right;
     uint32_t compared_files, equal_files; /* pairs; of the same bytes */
+    double threshold;
     bool mapped; /* with a mapping: who has no counterpart is no difference */
     char *words; /* the verdict in sentences, with the command to type next */
 };

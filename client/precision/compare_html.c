@@ -9,12 +9,14 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define CHART_WIDTH  1100
 #define CHART_LEFT   90
 #define CHART_TOP    16
 #define CHART_HEIGHT 220
+#define MARK         6.0
 #define DECADE_LEAST (-12.0) /* 1 - cosine below 1e-12 is on top */
 #define DECADE_MOST  0.30103 /* of 2, which is cosine -1 */
 
@@ -50,13 +52,16 @@ add_tick(struct rps_text *page, double cosine, const char *words,
 }
 
 static void
-add_axis(struct rps_text *page)
+add_axis(struct rps_text *page, double threshold)
 {
+    char words[32];
+
+    (void)snprintf(words, sizeof(words), "%.9g", threshold);
     add_tick(page, 1.0, "1", "grid");
     add_tick(page, 1.0 - 1e-9, "1 - 10⁻⁹", "grid");
     add_tick(page, 1.0 - 1e-6, "0.999999", "grid");
     add_tick(page, 0.999, "0.999", "grid");
-    add_tick(page, RPS_COMPARE_THRESHOLD, "0.98", "mark");
+    add_tick(page, threshold, words, "mark");
     add_tick(page, 0.0, "0", "grid");
 }
 
@@ -85,8 +90,10 @@ add_bar(struct rps_text *page, const struct shown *shown,
         const struct rps_compared *compared, double x, double width)
 {
     const double cosine = least_of(compared);
-    const double y = isnan(cosine) ? CHART_TOP : y_of(cosine);
     const double bottom = CHART_TOP + CHART_HEIGHT;
+    /* at least a mark; what is not finite is a whole one, and pale */
+    const double y =
+            isnan(cosine) ? CHART_TOP : fmin(y_of(cosine), bottom - MARK);
 
     if (!is_both(compared)) {
         return;
@@ -94,8 +101,8 @@ add_bar(struct rps_text *page, const struct shown *shown,
     rps_text_add(page,
             "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" "
             "height=\"%.2f\"%s><title>",
-            does_agree(compared) ? "good" : "bad", x, y, width,
-            fmax(bottom - y, 2.0), isnan(cosine) ? " opacity=\"0.35\"" : "");
+            does_agree(compared) ? "good" : "bad", x, y, width, bottom - y,
+            isnan(cosine) ? " opacity=\"0.35\"" : "");
     if (shown->with_step) {
         rps_text_add(page, "step %" PRIu64 ": ", shown->step);
     }
@@ -121,11 +128,12 @@ add_chart(struct rps_text *page, const struct shown *shown, uint32_t count)
             "\n<div class=\"card\"><svg viewBox=\"0 0 %d %d\" role=\"img\" "
             "aria-label=\"cosine over operators\">\n",
             CHART_WIDTH + 10, CHART_TOP + CHART_HEIGHT + 24);
-    add_axis(page);
+    add_axis(page,
+            count > 0 ? shown[0].comparison->threshold : RPS_COMPARE_THRESHOLD);
     for (uint32_t s = 0; s < count; s++) {
         if (shown[s].with_step) {
             rps_text_add(page,
-                    "<text class=\"quiet\" x=\"%.1f\" y=\"%d\">%" PRIu64
+                    "<text class=\"quiet\" x=\"%.1f\" y=\"%d\">step %" PRIu64
                     "</text>\n",
                     CHART_LEFT + (double)at * slot,
                     CHART_TOP + CHART_HEIGHT + 16, shown[s].step);
@@ -177,12 +185,12 @@ add_row(struct rps_text *page, const struct shown *shown,
             is_both(compared) && !does_agree(compared) ? " class=\"below\""
                                                        : "");
     if (shown->with_step) {
-        rps_text_add(page, "%" PRIu64 "</td><td>", shown->step);
+        rps_text_add(page, "%" PRIu64 "</td><td class=\"name\">", shown->step);
     }
     rps_page_text(page, compared->left_names);
-    rps_text_add(page, "</td><td>");
+    rps_text_add(page, "</td><td class=\"name\">");
     rps_page_text(page, compared->right_names);
-    rps_text_add(page, "</td><td>");
+    rps_text_add(page, "</td><td class=\"name\">");
     rps_page_text(page, compared->type);
     rps_text_add(page, "</td>");
     if (is_both(compared)) {
@@ -200,7 +208,8 @@ add_table(struct rps_text *page, const struct shown *shown, uint32_t count)
 {
     rps_text_add(page,
             "<h2>All operators</h2>\n<div class=\"card\"><table>\n<tr>%s"
-            "<th>left</th><th>right</th><th>type</th><th>input cosine</th>"
+            "<th class=\"name\">left</th><th class=\"name\">right</th>"
+            "<th class=\"name\">type</th><th>input cosine</th>"
             "<th>output cosine</th><th>max absolute</th><th>max relative</th>"
             "<th>not finite, left / right</th></tr>\n",
             count > 0 && shown[0].with_step ? "<th>step</th>" : "");

@@ -19,28 +19,6 @@ tensors_of(const struct rps_dumped_operator *op, bool is_output,
     return is_output ? op->outputs : op->inputs;
 }
 
-/* The one of this label; else of this index, unless labels say otherwise. */
-static const struct rps_dumped_tensor *
-find_tensor(const struct rps_dumped_operator *op, bool is_output,
-        const char *label, uint32_t index)
-{
-    uint32_t count;
-    const struct rps_dumped_tensor *tensors = tensors_of(op, is_output, &count);
-    const struct rps_dumped_tensor *found = NULL;
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (label != NULL && tensors[i].label != NULL &&
-                strcmp(label, tensors[i].label) == 0) {
-            return &tensors[i];
-        }
-        if (tensors[i].index == index &&
-                (label == NULL || tensors[i].label == NULL)) {
-            found = &tensors[i];
-        }
-    }
-    return found;
-}
-
 static bool
 is_taken(const struct rps_compared *compared,
         const struct rps_dumped_tensor *right)
@@ -51,6 +29,34 @@ is_taken(const struct rps_compared *compared,
         }
     }
     return false;
+}
+
+/* The one of this label that no other has met, the same index first; else of
+ * this index, unless labels say otherwise. */
+static const struct rps_dumped_tensor *
+find_tensor(const struct rps_compared *compared,
+        const struct rps_dumped_operator *op, bool is_output, const char *label,
+        uint32_t index)
+{
+    uint32_t count;
+    const struct rps_dumped_tensor *tensors = tensors_of(op, is_output, &count);
+    const struct rps_dumped_tensor *labelled = NULL;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const bool same_label = label == NULL || tensors[i].label == NULL ||
+                                strcmp(label, tensors[i].label) == 0;
+
+        if (!same_label || is_taken(compared, &tensors[i])) {
+            continue;
+        }
+        if (tensors[i].index == index) {
+            return &tensors[i];
+        }
+        if (label != NULL && tensors[i].label != NULL && labelled == NULL) {
+            labelled = &tensors[i];
+        }
+    }
+    return labelled;
 }
 
 static void
@@ -68,12 +74,14 @@ pair_side(struct rps_compared *compared, const struct rps_compare_match *match,
         *tensor = (struct rps_compared_tensor){.is_output = is_output,
                 .index = left[i].index,
                 .left = &left[i]};
-        tensor->right = match->mapped == NULL
-                                ? find_tensor(match->right[0], is_output,
-                                          left[i].label, left[i].index)
-                                : find_tensor(match->right[0], is_output, NULL,
-                                          rps_compare_map_index(match->mapped,
-                                                  is_output, left[i].index));
+        tensor->right =
+                match->mapped == NULL
+                        ? find_tensor(compared, match->right[0], is_output,
+                                  left[i].label, left[i].index)
+                        : find_tensor(compared, match->right[0], is_output,
+                                  NULL,
+                                  rps_compare_map_index(match->mapped,
+                                          is_output, left[i].index));
         if (tensor->right == NULL) {
             rps_compare_problem(tensor, match->mapped == NULL,
                     "%s: the right side has no such %s",

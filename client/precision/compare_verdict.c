@@ -11,11 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a table's rows, or of a dense variable: both come from the servers. */
 static bool
 is_lookup(const struct rps_compared *compared)
 {
-    return strcmp(compared->left->type, "lookup") == 0 ||
-           strcmp(compared->right->type, "lookup") == 0;
+    static const char *const types[] = {"lookup", "variables"};
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (strcmp(compared->left->type, types[i]) == 0 ||
+                strcmp(compared->right->type, types[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool

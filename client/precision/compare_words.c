@@ -2,7 +2,7 @@
 /* What each verdict says. */
 #include "client/precision/compare_words.h"
 
-#include "client/precision/graph.h"
+#include "client/precision/compare_trace.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -75,13 +75,15 @@ add_run(struct rps_text *text, const struct rps_dumped *dumped,
                     text, json_is_string(word) ? json_string_value(word) : "");
             rps_text_add(text, " ");
         }
-        rps_text_add(text, "%s\n", more);
+        rps_text_add(text, "%s", more);
     } else {
-        rps_text_add(text, "%s %s\n",
+        rps_text_add(text, "%s %s",
                 json_is_string(command) ? json_string_value(command)
                                         : "recps-train … --dump",
                 more);
     }
+    /* the dump that is compared here stays, as debug_1 */
+    rps_text_add(text, " --rotate\n");
 }
 
 static void
@@ -244,174 +246,133 @@ add_keys(struct rps_text *text, const struct rps_compared *compared)
     }
 }
 
+/* Rows and variables are made by the steps before; `begun`: what to look at
+ * where there is none. */
+static void
+add_before(const struct rps_compare_words *words, const char *begun)
+{
+    const uint64_t step = words->left->step;
+    struct rps_text more = {.bytes = NULL};
+
+    if (step == 0) {
+        rps_text_add(words->text, "%s", begun);
+        return;
+    }
+    rps_text_add(words->text, "Next, dump the steps before, too, whose pushes "
+                              "made what is read here:\n");
+    rps_text_add(&more, "--dump-step '0-%" PRIu64 "'", step);
+    add_runs(words, true, true, more.bytes != NULL ? more.bytes : "");
+    rps_text_finish(&more);
+}
+
+static void
+add_rows_to_look_at(const struct rps_compare_words *words)
+{
+    const struct rps_compared *first = first_of(words);
+
+    rps_text_add(words->text, "Look at these rows in both jobs' servers, or in "
+                              "their checkpoints: recps lookup ");
+    rps_compare_words_quote(words->text, first->name);
+    for (uint64_t i = 0; i < first->keys_differ && i < RPS_COMPARE_KEYS_MAX;
+            i++) {
+        rps_text_add(words->text, " %" PRIu64, first->keys[i]);
+    }
+    rps_text_add(words->text, " --ps-hosts HOST:PORT,…\n");
+}
+
 static void
 say_lookup(const struct rps_compare_words *words)
 {
     const struct rps_compared *first = first_of(words);
     struct rps_text *text = words->text;
 
-    rps_text_add(text,
-            "Step %" PRIu64 ": the lookup of table \"%s\" is the "
-            "first that differs: ",
-            words->left->step, first->name);
     if (first->has_keys) {
         rps_text_add(text,
-                "the rows of %" PRIu64 " keys differ: ", first->keys_differ);
+                "Step %" PRIu64 ": the lookup of table \"%s\" is the first "
+                "that differs: the rows of %" PRIu64 " keys differ: ",
+                words->left->step, first->name, first->keys_differ);
         add_keys(text, first);
-        rps_text_add(text, ". ");
     } else {
+        add_first(words);
+        rps_text_add(text, " is the first that differs, as it came from the "
+                           "servers: ");
         add_figures(words, worst_of(first, true));
-        rps_text_add(text, ". ");
     }
-    rps_text_add(text, "The fault is in the table, or in what was pushed to it "
-                       "before this step.\n");
+    rps_text_add(text, ". The fault is in the table lookup, or in what was "
+                       "pushed before this step.\n");
     if (first->has_keys) {
-        rps_text_add(text, "Next, look at these rows in both jobs' servers: "
-                           "recps lookup ");
-        rps_compare_words_quote(text, first->name);
-        for (uint64_t i = 0; i < first->keys_differ && i < RPS_COMPARE_KEYS_MAX;
-                i++) {
-            rps_text_add(text, " %" PRIu64, first->keys[i]);
-        }
-        rps_text_add(text, " --ps-hosts HOST:PORT,…\n");
+        add_rows_to_look_at(words);
     }
-    if (words->left->step > 0) {
-        rps_text_add(text, "or dump the steps before, whose pushes made these "
-                           "rows:\n");
-    } else {
-        rps_text_add(text, "or compare how both began: the same --seed, and "
-                           "the same --init-from or checkpoint?\n");
-    }
-    if (words->left->step > 0) {
-        struct rps_text more = {.bytes = NULL};
-
-        rps_text_add(&more, "--dump-step 0-%" PRIu64, words->left->step);
-        add_runs(words, true, true, more.bytes != NULL ? more.bytes : "");
-        rps_text_finish(&more);
-    }
+    add_before(words, "Next, see that both began alike: the same --seed, the "
+                      "same --init-from or checkpoint.\n");
 }
 
 /* --- inputs that differ --------------------------------------------------- */
 
-/* The operator that a tensor is an input of, and which one. */
-static bool
-find_input(const struct rps_dumped *dumped,
-        const struct rps_dumped_tensor *tensor, uint32_t *op_out,
-        uint32_t *input_out)
-{
-    for (uint32_t i = 0; i < dumped->operator_count; i++) {
-        const struct rps_dumped_operator *op = &dumped->operators[i];
-
-        for (uint32_t k = 0; k < op->input_count; k++) {
-            if (&op->inputs[k] == tensor) {
-                *op_out = i;
-                *input_out = k;
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-/* The element where both sides are the farthest apart. */
-static uint64_t
-farthest(const struct rps_compared_tensor *tensor)
-{
-    struct rps_dumped_values values[2] = {{.count = 0}, {.count = 0}};
-    uint64_t at = 0;
-    double most = 0.0;
-
-    if (rps_dumped_load(tensor->left, &values[0], NULL) == RPS_OK &&
-            rps_dumped_load(tensor->right, &values[1], NULL) == RPS_OK &&
-            values[0].count == values[1].count) {
-        for (uint64_t i = 0; i < values[0].count; i++) {
-            const double apart =
-                    fabs(values[0].numbers[i] - values[1].numbers[i]);
-
-            if (apart > most || isnan(apart)) {
-                at = i;
-                most = isnan(apart) ? (double)INFINITY : apart;
-            }
-        }
-    }
-    rps_dumped_values_free(&values[0]);
-    rps_dumped_values_free(&values[1]);
-    return at;
-}
-
-/* Who wrote it; NULL: nobody in this step, as far as is known. */
-static const struct rps_dumped_operator *
-writer_of(const struct rps_dumped *dumped,
-        const struct rps_compared_tensor *tensor)
-{
-    const struct rps_dumped_operator *found = NULL;
-    struct rps_graph *graph = NULL;
-    uint32_t op, input, from, output;
-    uint64_t element;
-
-    if (tensor->left != NULL && tensor->right != NULL &&
-            find_input(dumped, tensor->left, &op, &input) &&
-            rps_graph_make(dumped, &graph, NULL) == RPS_OK &&
-            rps_graph_writer(graph, op, input, farthest(tensor), &from, &output,
-                    &element)) {
-        found = &dumped->operators[from];
-    }
-    rps_graph_free(graph);
-    return found;
-}
-
-static bool
-has_counterpart(const struct rps_comparison *comparison,
-        const struct rps_dumped_operator *op)
+/* What the comparison says of an operator of one side; NULL: it is a part of
+ * a group. */
+static const struct rps_compared *
+compared_of(const struct rps_comparison *comparison,
+        const struct rps_compare_writer *writer)
 {
     for (uint32_t i = 0; i < comparison->operator_count; i++) {
         const struct rps_compared *compared = &comparison->operators[i];
 
-        if (compared->left == op) {
-            return compared->right != NULL;
+        if ((writer->is_left ? compared->left : compared->right) ==
+                writer->op) {
+            return compared;
         }
     }
-    return true; /* a part of a group */
+    return NULL;
+}
+
+static bool
+is_readable(const struct rps_compared *compared)
+{
+    for (uint32_t i = 0; i < compared->tensor_count; i++) {
+        if (compared->tensors[i].is_output && !compared->tensors[i].readable) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void
 say_written(const struct rps_compare_words *words,
-        const struct rps_dumped_operator *writer)
+        const struct rps_compare_writer *writer)
 {
-    if (has_counterpart(words->comparison, writer)) {
-        rps_text_add(words->text,
-                "It was written by %s \"%s\", whose output agrees: it was "
-                "overwritten, or read too early, between the two.\n",
-                writer->type, writer->name);
+    const struct rps_compared *compared =
+            compared_of(words->comparison, writer);
+    struct rps_text *text = words->text;
+
+    rps_text_add(text,
+            writer->by_contents ? "On the %s it is what %s \"%s\" gave"
+                                : "On the %s it was written by %s \"%s\"",
+            writer->is_left ? "left" : "right", writer->op->type,
+            writer->op->name);
+    if (compared != NULL &&
+            (compared->left == NULL || compared->right == NULL)) {
+        rps_text_add(text, ", which the other side has not: go on there.\n");
+    } else if (compared != NULL && !is_readable(compared)) {
+        rps_text_add(text, ", whose output cannot be read on both sides: it "
+                           "may be there already.\n");
     } else {
-        rps_text_add(words->text,
-                "It was written by %s \"%s\", which the right side has not: "
-                "go on there.\n",
-                writer->type, writer->name);
+        rps_text_add(text, ", whose output agrees on both sides: it was "
+                           "lost, overwritten, or read too early, between "
+                           "the two.\n");
     }
-    add_look(words, "look at who wrote it", writer->name);
+    add_look(words, "look at who wrote it", writer->op->name);
 }
 
 static void
 say_unwritten(const struct rps_compare_words *words)
 {
-    const uint64_t step = words->left->step;
-    struct rps_text more = {.bytes = NULL};
-
     rps_text_add(words->text,
             "No operator of this step wrote it: it came from the host, or "
             "from a step before.\n");
-    if (step == 0) {
-        rps_text_add(words->text,
-                "Next, see that both began alike: the same --seed, the same "
-                "data in the same order, the same --init-from or "
-                "checkpoint.\n");
-        return;
-    }
-    rps_text_add(words->text, "Next, dump the steps before, too:\n");
-    rps_text_add(&more, "--dump-step 0-%" PRIu64, step);
-    add_runs(words, true, true, more.bytes != NULL ? more.bytes : "");
-    rps_text_finish(&more);
+    add_before(words, "Next, see that both began alike: the same --seed, the "
+                      "same data in the same order, the same --init-from or "
+                      "checkpoint.\n");
 }
 
 static void
@@ -419,7 +380,7 @@ say_inputs(const struct rps_compare_words *words)
 {
     const struct rps_compared *first = first_of(words);
     const struct rps_compared_tensor *tensor = worst_of(first, false);
-    const struct rps_dumped_operator *writer = writer_of(words->left, tensor);
+    struct rps_compare_writer writer;
 
     add_first(words);
     rps_text_add(words->text, " is the first that differs, and it differs in "
@@ -442,8 +403,9 @@ say_inputs(const struct rps_compare_words *words)
         add_keys(words->text, first);
         rps_text_add(words->text, ". ");
     }
-    if (writer != NULL) {
-        say_written(words, writer);
+    writer = rps_compare_trace(words->left, words->right, tensor);
+    if (writer.op != NULL) {
+        say_written(words, &writer);
     } else {
         say_unwritten(words);
     }

@@ -30,7 +30,7 @@ static const char style[] =
         "th, td { padding: 3px 8px; text-align: right; white-space: nowrap;\n"
         "  border-bottom: 1px solid var(--line); }\n"
         "th { color: var(--quiet); font-weight: 500; }\n"
-        "th:first-child, td:first-child { text-align: left; }\n"
+        ".name, th:first-child, td:first-child { text-align: left; }\n"
         ".below td { color: var(--bad); }\n"
         "</style>\n";
 

@@ -8,7 +8,8 @@
 #include "base/text.h"
 
 /** Its head, a title, and the verdict's lines. Classes that it styles: card,
- * quiet, good, bad, grid, mark (a dashed line), below (a row of a table). */
+ * quiet, good, bad, grid, mark (a dashed line), below (a row of a table), name
+ * (a cell). */
 void rps_page_begin(
         struct rps_text *page, const char *title, const char *verdict);
 

@@ -6,13 +6,13 @@
 #include "base/text.h"
 #include "client/precision/read_impl.h"
 
+#include <dirent.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PROBLEMS_MAX 1000u /* more of them are one sentence */
 
@@ -224,28 +224,32 @@ find_strangers(struct rps_dumped *dumped, const struct rps_dumped_files *files)
     return good;
 }
 
-/* Does another step of this folder's parent have a manifest? Then this one
- * should have, too. */
+/* "12.json" */
+static bool
+is_manifest_name(const char *name)
+{
+    const size_t digits = strspn(name, "0123456789");
+
+    return digits > 0 && strcmp(name + digits, ".json") == 0;
+}
+
+/* Does another step beside it have a manifest? Then it should have, too. */
 static bool
 is_ours(const char *manifest_path)
 {
-    char *beside = strdup(manifest_path);
-    char *slash = beside != NULL ? strrchr(beside, '/') : NULL;
+    const char *slash = strrchr(manifest_path, '/');
+    char *beside = slash != NULL ? strndup(manifest_path,
+                                           (size_t)(slash + 1 - manifest_path))
+                                 : strdup(".");
+    DIR *dir = beside != NULL ? opendir(beside) : NULL;
+    struct dirent *entry;
     bool found = false;
 
-    if (slash != NULL) {
-        struct rps_dumped_steps steps;
-
-        *slash = '\0';
-        if (rps_dumped_find(beside, &steps, NULL) == RPS_OK) {
-            for (uint32_t i = 0; i < steps.count && !found; i++) {
-                char *path = rps_dumped_manifest_path(steps.folders[i]);
-
-                found = path != NULL && access(path, F_OK) == 0;
-                free(path);
-            }
-        }
-        rps_dumped_steps_free(&steps);
+    while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+        found = is_manifest_name(entry->d_name);
+    }
+    if (dir != NULL) {
+        closedir(dir);
     }
     free(beside);
     return found;

@@ -190,6 +190,8 @@ def type_into_zsh(line, timeout=20):
     ("recps --ps-hosts a:1 tables --log-fo", ["--log-format="]),
     ("recpsd --numa=inter", ["interleave"]),
     ("recps-train --mod", ["--mode"]),
+    ("recps precision comp", ["compare"]),
+    ("recps precision compare --thr", ["--threshold="]),
     ("recps-bench ta", ["table"]),
     ("recps-bench net --transport=sh", ["shm"]),
     ("recps-bench table --thr", ["--threads="]),

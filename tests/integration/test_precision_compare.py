@@ -4,6 +4,7 @@ NumPy's in float64."""
 import copy
 import csv
 import json
+import os
 import re
 
 import numpy as np
@@ -218,7 +219,7 @@ def test_a_fused_operator_is_to_be_taken_apart(tmp_path):
     text = recps(a, b, code=1).stdout
     assert answer(a, b, code=1)["verdict"] == "fused"
     assert "linear + bias + relu" in text
-    assert "recps-train --device npu --data 'a b' --fusion off" in text
+    assert "recps-train --device npu --data 'a b' --fusion off --rotate" in text
 
 
 def test_a_threshold_finds_what_another_does_not(tmp_path):
@@ -286,7 +287,7 @@ def test_inputs_that_nobody_wrote_come_from_before(tmp_path):
     found = answer(a, b, code=1)
     assert found["verdict"] == "inputs"
     assert "No operator of this step wrote it" in found["words"]
-    assert "--dump-step 0-6" in found["words"]
+    assert "--dump-step '0-6'" in found["words"]
 
 
 def test_an_input_that_differs_from_what_was_written_is_followed(tmp_path):
@@ -295,8 +296,38 @@ def test_an_input_that_differs_from_what_was_written_is_followed(tmp_path):
     a, b = write_two(tmp_path, left, right)
     found = answer(a, b, code=1)
     assert found["verdict"] == "inputs"
-    assert 'written by linear_relu "top.0/linear_relu", whose output agrees' in (
-        found["words"])
+    assert ('written by linear_relu "top.0/linear_relu", whose output agrees on '
+            "both sides") in found["words"]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_lost_gradient_is_followed_by_its_contents(tmp_path, swap):
+    """Pushed from the host, where it lies elsewhere; one side pushes zeros."""
+    left = make_step()
+    gradients = named(left, "emb")["outputs"][0].array * np.float32(0.25)
+    left.insert(-1, dumps.operator("pooling_backward", "emb", [], [gradients]))
+    left[-1] = dumps.push("emb", left[-1]["inputs"][0].array, gradients)
+    right = copy.deepcopy(left)
+    right[-1]["inputs"][1] = dumps.Tensor(0 * gradients, "gradients")
+    a, b = write_two(tmp_path, *((right, left) if swap else (left, right)))
+    found = answer(a, b, code=1)
+    assert (found["verdict"], found["operator"]["type"]) == ("inputs", "push")
+    assert (f"On the {'right' if swap else 'left'} it is what pooling_backward "
+            '"emb/pooling_backward" gave') in found["words"]
+    assert "lost, overwritten" in found["words"]
+
+
+def test_a_dense_variable_that_differs_came_from_the_servers(tmp_path):
+    weight = np.arange(6, dtype=np.float32)
+    ops = [{"type": "variables", "name": "top.0.weight", "holds": None,
+            "attributes": {}, "inputs": [],
+            "outputs": [dumps.Tensor(w, "values")]}
+           for w in (weight, weight[::-1])]
+    a, b = write_two(tmp_path, ops[:1], ops[1:], run={"command": "recps-train"})
+    found = answer(a, b, code=1)
+    assert found["verdict"] == "lookup"
+    assert 'variables "top.0.weight" is the first' in found["words"]
+    assert "recps-train --dump-step '0-6' --rotate" in found["words"]
 
 
 def test_how_the_two_were_run_is_told_where_it_differs(tmp_path):
@@ -332,6 +363,37 @@ def test_a_fault_in_a_fused_operator_shows_against_its_parts(tmp_path):
     assert found["verdict"] == "fused"
     assert found["operator"]["name"] == "top.0/linear_backward"
     assert [t["agrees"] for t in found["operator"]["outputs"]] == [True, False]
+
+
+def test_an_operator_that_ran_twice_meets_each_time(tmp_path):
+    """As --recompute runs a layer again; the second one is wrong."""
+    left = make_step(fused=False)
+    layer = [op for op in left if op["type"] in ("bias", "linear", "relu")]
+    left += copy.deepcopy(layer)
+    right = copy.deepcopy(left)
+    right[-2]["outputs"][0] = dumps.Tensor(-right[-2]["outputs"][0].array)
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, code=1)
+    assert found["operator"]["name"] == "top.0/linear"
+    agree = [op["agrees"] for op in found["steps"][0]["operators"]
+             if op["type"] == "linear"]
+    assert agree == [True, False]
+    # and a fused one meets the parts that ran as often
+    fused = make_step(fused=True)
+    fused.append(copy.deepcopy(named(fused, "top.0/linear_relu")))
+    dumps.write_step(tmp_path / "c", 6, fused)
+    assert answer(tmp_path / "c", a)["steps"][0]["equal_files"] == 17
+
+
+def test_tensors_meet_by_label_whatever_their_index(tmp_path):
+    rng = np.random.default_rng(2)
+    arrays = [dumps.Tensor(rng.normal(size=5).astype(np.float32), label)
+              for label in ("x", "y", "x")]
+    sides = [dumps.operator("add", "top", inputs, [])
+             for inputs in (arrays, [arrays[i] for i in (1, 0, 2)])]
+    a, b = write_two(tmp_path, sides[:1], sides[1:])
+    found = answer(a, b)
+    assert found["steps"][0]["equal_files"] == 3
 
 
 # ---- whole dumps ----
@@ -450,6 +512,14 @@ def test_where_there_is_no_dump_that_is_said(tmp_path):
         tmp_path / "c", tmp_path / "d", code=66).stderr
 
 
+def test_the_words_of_precision_are_told():
+    run = trainer.run([programs.RECPS, "precision"], code=64)
+    assert "give a command: compare" in run.stderr
+    run = trainer.run([programs.RECPS, "precision", "compere", "--json"], code=64)
+    assert 'did you mean "compare"?' in run.stderr
+    assert json.loads(run.stdout)["exit"] == 64
+
+
 @pytest.mark.parametrize("words", [
     [], ["a"], ["a", "b", "c"], ["a", "b", "--threshold", "2"],
     ["a", "b", "--threshold", "x"], ["a", "b", "--limit", "-1"],
@@ -502,6 +572,25 @@ def test_a_bad_mapping_is_refused(tmp_path, text, words):
     mapping.write_text(text)
     run = recps(a, b, "--map", mapping, code=65)
     assert words in run.stderr and str(mapping) in run.stderr
+
+
+# ---- the documentation ----
+
+def test_the_documentations_commands_run(tmp_path):
+    page = (programs.ROOT / "docs/PRECISION.md").read_text(encoding="utf8")
+    script = re.search(r"test_precision_compare.py -->\n```sh\n(.*?)```", page,
+                       re.S).group(1)
+    dumps.write_step(tmp_path / "precision_data/npu/debug_0", 0, make_step())
+    dumps.write_step(tmp_path / "precision_data/tf/dump", 0, make_step())
+    trainer.run(["sh", "-eu", "-c", script], cwd=tmp_path, env={
+        "PATH": f"{programs.RECPS.parent}:{os.environ['PATH']}"})
+    assert (tmp_path / "compare.csv").is_file()
+    assert (tmp_path / "compare.html").is_file()
+    # and its mapping is one
+    mapping = re.search(r"```json\n(\{\"recps_map.*?)```", page, re.S).group(1)
+    (tmp_path / "map.json").write_text(mapping)
+    recps(tmp_path / "precision_data/npu", tmp_path / "precision_data/tf",
+          "--map", tmp_path / "map.json")
 
 
 # ---- the page ----
