@@ -484,6 +484,22 @@ add_alone(const struct rps_compare_words *words, bool left)
     rps_text_add(words->text, "%s.\n", count > told ? ", …" : "");
 }
 
+/* Tensors that are not compared; the folders' own problems hide nothing. */
+static void
+add_damaged(const struct rps_compare_words *words)
+{
+    const uint32_t files = words->comparison->problems -
+                           words->left->problem_count -
+                           words->right->problem_count;
+
+    if (files > 0) {
+        rps_text_add(words->text,
+                "%" PRIu32 " files are damaged, missing or of another shape, "
+                "and are not compared: an earlier fault may be in them.\n",
+                files);
+    }
+}
+
 void
 rps_compare_words(const struct rps_compare_words *words)
 {
@@ -509,6 +525,7 @@ rps_compare_words(const struct rps_compare_words *words)
     }
     add_alone(words, true);
     add_alone(words, false);
+    add_damaged(words);
     if (words->comparison->verdict != RPS_VERDICT_SAME) {
         rps_compare_words_run(words);
     }

@@ -366,6 +366,10 @@ START_TEST(another_shape_or_dtype_than_the_manifests_is_refused)
             RPS_OK);
     ck_assert_uint_eq(values.count, 0);
     rps_dumped_values_free(&values);
+    dumped->operators[0].outputs[0].shape[0] = 1;
+    ck_assert_int_eq(
+            rps_dumped_load(&dumped->operators[0].outputs[0], &values, &error),
+            RPS_E_CORRUPT);
     rps_dumped_close(dumped);
     free(path);
 }
