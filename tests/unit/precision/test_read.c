@@ -175,7 +175,11 @@ START_TEST(a_damaged_manifest_is_told_and_names_are_read)
 {
     static const char *const bad[] = {"{\"recps_dump\": 1, \"st",
             "{\"recps_dump\": 2, \"step\": 1, \"operators\": []}",
-            HEAD "\"operators\": 5}", HEAD "\"operators\": [7]}",
+            HEAD "\"operators\": 5}",
+            HEAD "\"operators\": [{\"type\": \"a\\u001b[2J\", \"name\": "
+                 "\"b\", \"task\": 1, \"stream\": 1, \"inputs\": [], "
+                 "\"outputs\": []}]}",
+            HEAD "\"operators\": [7]}",
             HEAD "\"operators\": [{\"type\": \"a\", \"name\": \"b\"}]}",
             HEAD "\"operators\": [{\"type\": \"a\", \"name\": \"b\", "
                  "\"task\": 1, \"stream\": 1, \"inputs\": [{\"dtype\": "
