@@ -73,7 +73,7 @@ add_run(struct rps_text *text, const struct rps_dumped *dumped,
         }
     } else {
         rps_text_add(text, "%s ",
-                line != NULL && rps_dumped_is_plain(line)
+                line != NULL && line[0] != '\0' && rps_dumped_is_plain(line)
                         ? line
                         : "recps-train … --dump");
     }
@@ -92,6 +92,23 @@ rps_compare_add_runs(const struct rps_compare_words *words, bool left,
     if (right) {
         rps_text_add(words->text, "  right: ");
         add_run(words->text, words->right, more);
+    }
+}
+
+void
+rps_compare_add_nan(const struct rps_compare_words *words,
+        const struct rps_compared_tensor *tensor)
+{
+    const bool left = tensor->left_nan + tensor->left_inf > 0;
+    const bool right = tensor->right_nan + tensor->right_inf > 0;
+
+    if (tensor->readable && left != right) {
+        rps_text_add(words->text,
+                "Next, follow what is not finite to its source: recps "
+                "precision nan ");
+        rps_compare_words_quote(
+                words->text, left ? words->left->folder : words->right->folder);
+        rps_text_add(words->text, "\n");
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why a tensor does not agree, and how the two were run. */
+#include "client/precision/compare_impl.h"
 #include "client/precision/compare_words.h"
 #include "client/precision/read_impl.h"
 
@@ -28,6 +29,16 @@ rps_compare_worst(const struct rps_compared *compared, bool is_output)
     return worst;
 }
 
+void
+rps_compare_add_cosine(struct rps_text *text, double cosine)
+{
+    if (cosine > 0.999999 && cosine < 1.0) {
+        rps_text_add(text, "1 - %.2g", 1.0 - cosine);
+    } else {
+        rps_text_add(text, "%.9g", cosine);
+    }
+}
+
 /* "output 0 (y)" */
 static void
 add_tensor(struct rps_text *text, const struct rps_compared_tensor *tensor)
@@ -52,7 +63,33 @@ add_not_finite(struct rps_text *text, const struct rps_compared_tensor *tensor)
             tensor->right_inf);
 }
 
-/* Why it does not agree. */
+/* The figure that is below, and by what it is measured. */
+static void
+add_below(const struct rps_compare_words *words,
+        const struct rps_compared_tensor *tensor)
+{
+    struct rps_text *text = words->text;
+    const bool short_one = tensor->cosine >= words->options->threshold &&
+                           tensor->length_ratio < words->options->threshold;
+
+    rps_text_add(text, " has cosine ");
+    rps_compare_add_cosine(text, tensor->cosine);
+    if (short_one) {
+        rps_text_add(text, ", but one side is %.9g times as long as the other",
+                tensor->length_ratio > 0.0 ? 1.0 / tensor->length_ratio
+                                           : (double)INFINITY);
+    }
+    if (words->options->exact) {
+        rps_text_add(text,
+                "; the bytes are not the same, the largest difference is "
+                "%.9g",
+                tensor->max_absolute);
+    } else {
+        rps_text_add(
+                text, " (the threshold is %.15g)", words->options->threshold);
+    }
+}
+
 void
 rps_compare_add_figures(const struct rps_compare_words *words,
         const struct rps_compared_tensor *tensor)
@@ -66,28 +103,17 @@ rps_compare_add_figures(const struct rps_compare_words *words,
                        tensor->right_inf >
                0) {
         add_not_finite(text, tensor);
-    } else if (tensor->cosine >= words->options->threshold &&
-               tensor->length_ratio < words->options->threshold) {
-        rps_text_add(text,
-                " has cosine %.9g, but one side is %.9g times as long as the "
-                "other (the threshold is %g)",
-                tensor->cosine,
-                tensor->length_ratio > 0.0 ? 1.0 / tensor->length_ratio
-                                           : (double)INFINITY,
-                words->options->threshold);
     } else if (tensor->rows_differ > 0) {
         rps_text_add(text,
-                " has %" PRIu64 " rows that differ (cosine of "
-                "all rows %.9g)",
-                tensor->rows_differ, tensor->cosine);
-    } else if (words->options->exact) {
-        rps_text_add(text,
-                " has not the same bytes (cosine %.17g, the largest "
-                "difference %.9g)",
-                tensor->cosine, tensor->max_absolute);
+                " has %" PRIu64 " rows that differ (all rows "
+                "together have cosine ",
+                tensor->rows_differ);
+        rps_compare_add_cosine(text, tensor->cosine);
+        rps_text_add(text, ")");
+    } else if (rps_compare_is_whole(tensor->left->dtype)) {
+        rps_text_add(text, " has other whole numbers");
     } else {
-        rps_text_add(text, " has cosine %.9g (the threshold is %g)",
-                tensor->cosine, words->options->threshold);
+        add_below(words, tensor);
     }
 }
 

@@ -37,9 +37,10 @@ add_output_differs(const struct rps_compare_words *words)
     add_first(words);
     rps_text_add(words->text, " is the first whose output differs: ");
     rps_compare_add_figures(words, rps_compare_worst(first, true));
-    rps_text_add(words->text,
-            ", while its inputs agree (the least cosine is %.9g). ",
-            first->input_cosine);
+    rps_text_add(
+            words->text, ", while its inputs agree (their least cosine is ");
+    rps_compare_add_cosine(words->text, first->input_cosine);
+    rps_text_add(words->text, "). ");
 }
 
 static void
@@ -253,9 +254,9 @@ say_same(const struct rps_compare_words *words)
     rps_text_add(words->text, "; %" PRIu32 " of %" PRIu32 " files are the same",
             comparison->equal_files, comparison->compared_files);
     if (least != NULL) {
-        rps_text_add(words->text,
-                ". The least cosine of an output is %.12g, of %s \"%s\"",
-                least->output_cosine, least->type, least->name);
+        rps_text_add(words->text, ". The least cosine of an output is ");
+        rps_compare_add_cosine(words->text, least->output_cosine);
+        rps_text_add(words->text, ", of %s \"%s\"", least->type, least->name);
     }
     rps_text_add(words->text, ".\n");
 }
@@ -299,6 +300,19 @@ add_alone(const struct rps_compare_words *words, bool left)
     rps_text_add(words->text, "%s.\n", count > told ? ", …" : "");
 }
 
+/* Where the first one has NaN or Inf on one side alone. */
+static void
+add_nan(const struct rps_compare_words *words)
+{
+    const struct rps_compared *first = first_of(words);
+    const struct rps_compared_tensor *worst =
+            rps_compare_worst(first, first->inputs_agree);
+
+    if (worst != NULL) {
+        rps_compare_add_nan(words, worst);
+    }
+}
+
 /* Tensors that are not compared; the folders' own problems hide nothing. */
 static void
 add_damaged(const struct rps_compare_words *words)
@@ -337,6 +351,10 @@ rps_compare_words(const struct rps_compare_words *words)
     case RPS_VERDICT_INCOMPARABLE:
         say_incomparable(words);
         break;
+    }
+    if (words->comparison->verdict != RPS_VERDICT_SAME &&
+            words->comparison->verdict != RPS_VERDICT_INCOMPARABLE) {
+        add_nan(words);
     }
     add_alone(words, true);
     add_alone(words, false);

@@ -27,6 +27,9 @@ void rps_compare_words_run(const struct rps_compare_words *words);
 const struct rps_compared_tensor *rps_compare_worst(
         const struct rps_compared *compared, bool is_output);
 
+/** Of a cosine that is nearly 1 how far it is away: "1 - 2.4e-15". */
+void rps_compare_add_cosine(struct rps_text *text, double cosine);
+
 /** Add which one it is, and why it does not agree. */
 void rps_compare_add_figures(const struct rps_compare_words *words,
         const struct rps_compared_tensor *tensor);
@@ -39,6 +42,10 @@ void rps_compare_words_quote(struct rps_text *text, const char *word);
 /** "Next, WHY: recps precision compare LEFT RIGHT --operator NAME" */
 void rps_compare_add_look(const struct rps_compare_words *words,
         const char *why, const char *name);
+
+/** Where one side alone is not finite: what follows that. */
+void rps_compare_add_nan(const struct rps_compare_words *words,
+        const struct rps_compared_tensor *tensor);
 
 /** The commands of the two runs, or of one, with `more` behind each. */
 void rps_compare_add_runs(const struct rps_compare_words *words, bool left,
