@@ -17,6 +17,7 @@ extern "C" {
 
 /** A tensor of an operation. Strides as npu_tensor.h has them. */
 typedef struct rps_npu_watched_tensor {
+    const char *label; /**< "weight", as the call has it; or NULL */
     enum rps_npu_dtype dtype;
     uint32_t ndim;
     uint64_t shape[RPS_NPU_DIMS_MAX];
@@ -35,6 +36,8 @@ typedef struct rps_npu_watched {
      * and that a recomputation needs. Never NULL; "{}" */
     const char *attributes;
     uint32_t stream; /**< number on its device, from 0 in order of creation */
+    /** Also what an output held before, where that is read: with the same
+     * label, behind the others. */
     const rps_npu_watched_tensor *inputs;
     uint32_t input_count;
     const rps_npu_watched_tensor *outputs;
@@ -53,22 +56,22 @@ typedef struct rps_npu_watcher {
 } rps_npu_watcher;
 
 /**
- * Watch, or with NULL no longer. Operations that were captured before it are
- * seen without their attributes' details ("{}"): watch first.
+ * Watch, or with NULL no longer. Of what is in compiled steps all is seen;
+ * operations that were captured before have no attributes ("{}"): watch first.
  *
  * Owns:    copies *watcher; its context outlives the watching.
  * Threads: one, while no stream has work.
- * Errors:  the usual.
+ * Errors:  INVAL: no device, or a watcher that lacks a function.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_watch(
         rps_npu *npu, const rps_npu_watcher *watcher);
 
 /**
  * How much one run of a compiled step would show: the bytes of all inputs and
- * outputs of its operations.
+ * outputs of its operations, bf16 as f32, as dumps have it.
  *
  * Threads: any.
- * Errors:  the usual.
+ * Errors:  INVAL: no step.
  */
 RPS_API RPS_NODISCARD rps_status rps_npu_step_watched(const rps_npu_step *step,
         uint64_t *operations_out, uint64_t *bytes_out);
