@@ -15,6 +15,8 @@ static const char usage[] =
 
 static const struct rps_tool *const parts[] = {
         &rps_tool_precision_compare,
+        &rps_tool_precision_nan,
+        &rps_tool_precision_replay,
         NULL,
 };
 

@@ -6,5 +6,7 @@
 #include "client/cli/tool.h"
 
 extern const struct rps_tool rps_tool_precision_compare;
+extern const struct rps_tool rps_tool_precision_nan;
+extern const struct rps_tool rps_tool_precision_replay;
 
 #endif /* RPS_CLIENT_CLI_PRECISION_H */

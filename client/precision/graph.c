@@ -353,33 +353,82 @@ find_edge(const struct rps_graph *graph, uint32_t to, uint32_t input)
     return low;
 }
 
+/* How many elements of an input `bytes` reach over, beginning with the first
+ * one: a part of one counts. */
+static uint64_t
+reach(const struct rps_place *input, uint64_t bytes)
+{
+    return bytes == UINT64_MAX ? UINT64_MAX : 1 + (bytes - 1) / input->size;
+}
+
+static struct rps_graph_written
+written_by_place(const struct rps_graph *graph, uint32_t to, uint32_t input,
+        uint64_t element, const struct rps_place *place)
+{
+    const uint64_t address = rps_place_address(place, element);
+    struct rps_graph_written written = {.run = rps_place_run(place, element)};
+
+    for (uint32_t e = find_edge(graph, to, input); e < graph->edge_count; e++) {
+        const struct rps_graph_edge *edge = &graph->edges[e];
+        struct rps_place output;
+        struct rps_place_found found;
+
+        if (edge->to != to || edge->input != input) {
+            break;
+        }
+        output = rps_place_of(
+                &graph->dumped->operators[edge->from].outputs[edge->output]);
+        found = rps_place_find(&output, address);
+        /* what this one did not write is for older ones, as far as that goes */
+        written.run = least(written.run, reach(place, found.bytes));
+        if (found.is_there) {
+            written.by_operator = true;
+            written.from = edge->from;
+            written.output = edge->output;
+            written.element = found.element;
+            break;
+        }
+    }
+    return written;
+}
+
+struct rps_graph_written
+rps_graph_written(const struct rps_graph *graph, uint32_t to, uint32_t input,
+        uint64_t element)
+{
+    const struct rps_dumped_tensor *tensor =
+            &graph->dumped->operators[to].inputs[input];
+    const struct rps_place place = rps_place_of(tensor);
+    const uint32_t e = find_edge(graph, to, input);
+    struct rps_graph_written written = {.run = 1};
+
+    if (place.count > 0) {
+        return written_by_place(graph, to, input, element, &place);
+    }
+    /* the contents of the whole tensor are the same */
+    if (e < graph->edge_count && graph->edges[e].to == to &&
+            graph->edges[e].input == input) {
+        written = (struct rps_graph_written){.by_operator = true,
+                .from = graph->edges[e].from,
+                .output = graph->edges[e].output,
+                .element = element,
+                .run = 1};
+    }
+    return written;
+}
+
 bool
 rps_graph_writer(const struct rps_graph *graph, uint32_t to, uint32_t input,
         uint64_t element, uint32_t *from_out, uint32_t *output_out,
         uint64_t *element_out)
 {
-    const struct rps_dumped_operator *operators = graph->dumped->operators;
-    const struct rps_place place = rps_place_of(&operators[to].inputs[input]);
+    const struct rps_graph_written written =
+            rps_graph_written(graph, to, input, element);
 
-    for (uint32_t e = find_edge(graph, to, input); e < graph->edge_count; e++) {
-        const struct rps_graph_edge *edge = &graph->edges[e];
-        struct rps_place_found found = {.is_there = true, .element = element};
-
-        if (edge->to != to || edge->input != input) {
-            break;
-        }
-        if (place.count > 0) { /* else the contents are the same */
-            const struct rps_place output =
-                    rps_place_of(&operators[edge->from].outputs[edge->output]);
-
-            found = rps_place_find(&output, rps_place_address(&place, element));
-        }
-        if (found.is_there) {
-            *from_out = edge->from;
-            *output_out = edge->output;
-            *element_out = found.element;
-            return true;
-        }
+    if (written.by_operator) {
+        *from_out = written.from;
+        *output_out = written.output;
+        *element_out = written.element;
     }
-    return false;
+    return written.by_operator;
 }

@@ -76,7 +76,7 @@ rps_place_of(const struct rps_dumped_tensor *tensor)
         }
     }
     turn(&place);
-    return place;
+    return place.count > RPS_PLACE_ELEMENTS_MAX ? (struct rps_place){0} : place;
 }
 
 bool

@@ -8,6 +8,9 @@
 
 #include "client/precision/read.h"
 
+/** What has more is not followed: a manifest may say anything. */
+#define RPS_PLACE_ELEMENTS_MAX (UINT64_C(1) << 31)
+
 /** A dimension; step: elements in C order from one to the next. */
 struct rps_place_dim {
     uint64_t size;   /* > 1 */

@@ -71,12 +71,12 @@ static void
 wrote(const struct world *world, uint32_t to, uint64_t element, uint32_t from,
         uint64_t there)
 {
-    uint32_t operator= 99, index = 99;
+    uint32_t writer = 99, index = 99;
     uint64_t at = 99;
 
     ck_assert(rps_graph_writer(
-            world->graph, to, 0, element, &operator, & index, &at));
-    ck_assert_uint_eq(operator, from);
+            world->graph, to, 0, element, &writer, &index, &at));
+    ck_assert_uint_eq(writer, from);
     ck_assert_uint_eq(index, 0);
     ck_assert_uint_eq(at, there);
 }
@@ -84,11 +84,11 @@ wrote(const struct world *world, uint32_t to, uint64_t element, uint32_t from,
 static void
 nobody_wrote(const struct world *world, uint32_t to, uint64_t element)
 {
-    uint32_t operator= 99, index = 99;
+    uint32_t writer = 99, index = 99;
     uint64_t at = 99;
 
     ck_assert(!rps_graph_writer(
-            world->graph, to, 0, element, &operator, & index, &at));
+            world->graph, to, 0, element, &writer, &index, &at));
 }
 
 START_TEST(the_newest_writer_of_a_place_is_asked)
