@@ -5,7 +5,8 @@
  * inside the process ("embedded").
  *
  * A handle is used by one thread at a time. The caller drives: _start writes
- * what the sockets take, rps_wait and rps_poll move every ticket.
+ * what the sockets take, rps_wait and rps_poll move every ticket; between the
+ * calls a thread of the client does, where RPS_CLIENT_THREAD asks for one.
  *
  * Errors of every call that takes a handle, said once ("the usual"):
  * RPS_E_INVAL (an argument breaks its rule, or this role may not call it),
@@ -99,7 +100,8 @@ typedef struct rps_traffic {
     /** Waits for an answer that could not overlap: what was waited for had been
      * begun after the wait before it ended. What a ticket asks of several
      * servers is one; tickets that are on their way together are one. In
-     * embedded mode they are counted, too, though nothing travels. */
+     * embedded mode they are counted, too, though nothing travels. With
+     * RPS_CLIENT_THREAD an answer may be there before anybody waits: no trip */
     uint64_t round_trips;
 } rps_traffic;
 

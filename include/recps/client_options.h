@@ -14,6 +14,17 @@
 extern "C" {
 #endif
 
+/**
+ * A thread of the client moves its tickets between the calls, while the program
+ * computes: replies are copied to where they belong, more is sent as the
+ * sockets take it, deadlines end, lost servers are dialled, whether a call
+ * waits or not. Between calls, a client without it stands still. Nothing else
+ * changes: one thread at a time makes calls, which move by themselves while
+ * they wait, and callbacks run in calls alone. All signals are blocked in the
+ * thread; rps_client_close() ends it.
+ */
+#define RPS_CLIENT_THREAD 1u
+
 /** Filled by rps_client_options_init(), then changed field by field. */
 typedef struct rps_client_options {
     uint32_t struct_bytes;      /**< set by _init; tells versions apart */
@@ -37,7 +48,8 @@ typedef struct rps_client_options {
     const char *tls_ca;
     const char *tls_cert;
     const char *tls_key;
-    /** How long a lost server is dialled while a call waits; 60000; 0: never */
+    /** How long a lost server is dialled (while a call waits, or the client has
+     * a thread); 60000; 0: never */
     uint32_t reconnect_timeout_ms;
     /** Asked meanwhile, also when a signal interrupts the wait: not 0 gives up
      * at once. NULL: never. */
@@ -55,6 +67,7 @@ typedef struct rps_client_options {
      * /tmp/recps-UID; "off": none is looked for. */
     const char *unix_dir;
     uint32_t known_epoch; /**< of a member that comes back; 0: none */
+    uint32_t flags;       /**< RPS_CLIENT_THREAD */
 } rps_client_options;
 
 #ifdef __cplusplus
