@@ -67,9 +67,14 @@ say_fused(const struct rps_compare_words *words)
     rps_compare_add_runs(words, left, right, "--fusion off");
 }
 
+/* "3 keys' rows differ: 5, 9, 77" */
 static void
 add_keys(struct rps_text *text, const struct rps_compared *compared)
 {
+    rps_text_add(text,
+            compared->keys_differ == 1 ? "%" PRIu64 " key's row differs: "
+                                       : "%" PRIu64 " keys' rows differ: ",
+            compared->keys_differ);
     for (uint64_t i = 0; i < compared->keys_differ && i < RPS_COMPARE_KEYS_MAX;
             i++) {
         rps_text_add(text, "%s%" PRIu64, i > 0 ? ", " : "", compared->keys[i]);
@@ -103,8 +108,8 @@ say_lookup(const struct rps_compare_words *words)
     if (first->has_keys) {
         rps_text_add(text,
                 "Step %" PRIu64 ": the lookup of table \"%s\" is the first "
-                "that differs: the rows of %" PRIu64 " keys differ: ",
-                words->left->step, first->name, first->keys_differ);
+                "that differs: ",
+                words->left->step, first->name);
         add_keys(text, first);
     } else {
         add_first(words);
@@ -214,8 +219,6 @@ say_inputs(const struct rps_compare_words *words)
     rps_compare_add_figures(words, tensor);
     rps_text_add(words->text, ". ");
     if (first->has_keys && first->keys_differ > 0) {
-        rps_text_add(words->text,
-                "The rows of %" PRIu64 " keys differ: ", first->keys_differ);
         add_keys(words->text, first);
         rps_text_add(words->text, ". ");
     }
