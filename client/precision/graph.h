@@ -33,4 +33,29 @@ bool rps_graph_writer(const struct rps_graph *graph, uint32_t to,
         uint32_t input, uint64_t element, uint32_t *from_out,
         uint32_t *output_out, uint64_t *element_out);
 
+/** The same for elements that lie side by side, from `element` on. */
+struct rps_graph_written {
+    bool by_operator; /* false: nobody in this step wrote them */
+    uint32_t from, output;
+    uint64_t element; /* of the output; the run's others follow it */
+    uint64_t run;     /* elements, at least 1 */
+};
+struct rps_graph_written rps_graph_written(const struct rps_graph *graph,
+        uint32_t to, uint32_t input, uint64_t element);
+
+/** Where an input is not what its writers' outputs were. NaNs are alike. */
+struct rps_graph_break {
+    uint64_t elements; /* that differ; 0: none */
+    uint64_t first;    /* of the input */
+    uint32_t from, output;
+    uint64_t element; /* of the output */
+    double wrote, read;
+};
+
+/** Only what operators wrote is looked at. Errors: those of
+ * rps_dumped_load(), of the input or an output. */
+rps_status rps_graph_check(const struct rps_graph *graph, uint32_t to,
+        uint32_t input, struct rps_graph_break *broken,
+        struct rps_error *error);
+
 #endif /* RPS_PRECISION_GRAPH_H */

@@ -33,6 +33,7 @@ struct rps_dumped_tensor {
     uint64_t place;                      /* 0: not known */
     uint64_t timestamp;                  /* microseconds; the file's name */
     uint32_t index;                      /* of its name */
+    bool shape_known; /* false: no manifest, and its file has no good head */
 };
 
 struct rps_dumped_operator {
@@ -62,12 +63,17 @@ struct rps_dumped {
     struct rps_dumped_operator *operators; /* in order of execution */
     uint32_t operator_count;
     uint32_t missing; /* files that the manifest names and that are not there */
+    /* what is wrong with the folder itself, each names a file: a manifest that
+     * is damaged (then it is read by names) or missing, files that are no
+     * tensor's. Of a tensor's own file rps_dumped_load() tells */
+    char **problems;
+    uint32_t problem_count;
 };
 
 /** The steps under a path, ascending. */
 struct rps_dumped_steps {
     char **folders;
-    uint64_t *steps;
+    uint64_t *steps; /* as the manifest says; else the folder's number */
     uint32_t count;
 };
 
@@ -76,13 +82,16 @@ struct rps_dumped_steps {
  * PATH, debug_0). Of several {time}s the newest; of several devices, models or
  * ids: INVAL names them.
  *
+ * Owns: steps_out is the caller's to free, whatever the status.
+ *
  * Errors: NOT_FOUND (no dump under it), INVAL, IO, NOMEM.
  */
 rps_status rps_dumped_find(const char *path, struct rps_dumped_steps *steps_out,
         struct rps_error *error);
 void rps_dumped_steps_free(struct rps_dumped_steps *steps);
 
-/** Errors: IO, CORRUPT (manifest or a name), NOMEM. */
+/** What is damaged in it stands in its problems. Errors: NOT_FOUND (no such
+ * folder), IO, LIMIT (of operators or files), NOMEM. */
 rps_status rps_dumped_open(const char *folder, struct rps_dumped **dumped_out,
         struct rps_error *error);
 void rps_dumped_close(struct rps_dumped *dumped);
@@ -94,10 +103,38 @@ struct rps_dumped_values {
     uint64_t *keys;  /* [count], of u64 and i64 alone; else NULL */
 };
 
-/** Errors: IO (not there, cannot be read), CORRUPT (no .npy, other shape or
+/** Errors: NOT_FOUND, IO (cannot be read), CORRUPT (no .npy, other shape or
  * dtype than the manifest's, cut), NOMEM; they name the file. */
 rps_status rps_dumped_load(const struct rps_dumped_tensor *tensor,
         struct rps_dumped_values *values_out, struct rps_error *error);
 void rps_dumped_values_free(struct rps_dumped_values *values);
+
+/** The same, a part at a time: a table's rows may be larger than memory. */
+struct rps_dumped_stream {
+    int fd; /* -1: closed, or a tensor without a file */
+    const struct rps_dumped_tensor *tensor; /* borrowed */
+    enum rps_dump_dtype dtype;              /* of the file: bf16 is f32 there */
+    uint64_t count;                         /* elements */
+    uint64_t at;                            /* that are read */
+};
+
+/** Errors: as rps_dumped_load(). A stream that failed is closed. */
+rps_status rps_dumped_stream_open(struct rps_dumped_stream *stream,
+        const struct rps_dumped_tensor *tensor, struct rps_error *error);
+/**
+ * The next n elements, at <= count - n. keys: of u64 and i64 alone, or NULL.
+ *
+ * Shapes: numbers[n], keys[n].
+ * Errors: as rps_dumped_load().
+ */
+rps_status rps_dumped_stream_read(struct rps_dumped_stream *stream, uint64_t n,
+        double *numbers, uint64_t *keys, struct rps_error *error);
+/** A closed one is fine. */
+void rps_dumped_stream_close(struct rps_dumped_stream *stream);
+
+/** "f32", "bf16", … as manifests have it. */
+const char *rps_dump_dtype_name(enum rps_dump_dtype dtype);
+/** false: no such dtype. */
+bool rps_dump_dtype_parse(const char *name, enum rps_dump_dtype *dtype_out);
 
 #endif /* RPS_PRECISION_READ_H */

@@ -7,8 +7,8 @@ import re
 import numpy
 import pytest
 
-import dumps
 import programs
+import train_dumps
 import trainer
 
 pytestmark = trainer.needs_programs
@@ -229,7 +229,7 @@ def check_pushes(step, model, given):
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_dlrms_operators_are_what_the_model_is(dumped, data, number):
-    step = dumps.Step(dumped[0] / "on", number)
+    step = train_dumps.Step(dumped[0] / "on", number)
     model, given = dlrm_model(step)
     model.check()
     check_pushes(step, model, given)
@@ -240,7 +240,7 @@ def test_dlrms_operators_are_what_the_model_is(dumped, data, number):
 
 def test_little_demos_operators_are_what_the_model_is(tmp_path):
     trainer.train(*DEMO, "--dump-step", 1, "--dump-path", tmp_path / "out")
-    step = dumps.Step(tmp_path / "out", 1)
+    step = train_dumps.Step(tmp_path / "out", 1)
     model, given = demo_model(step)
     model.check()
     check_pushes(step, model, given)
@@ -248,9 +248,9 @@ def test_little_demos_operators_are_what_the_model_is(tmp_path):
 
 @pytest.mark.parametrize("fusion", ["on", "off"])
 def test_files_are_in_the_order_of_their_fifth_field(dumped, fusion):
-    step = dumps.Step(dumped[0] / fusion, 2)
+    step = train_dumps.Step(dumped[0] / fusion, 2)
     files = step.files()
-    times = [dumps.time_of(file) for file in files]
+    times = [train_dumps.time_of(file) for file in files]
     assert times == sorted(set(times))
     assert sorted(files) == sorted(p.name for p in step.folder.iterdir())
     kinds = [o.type for o in step.operators]
@@ -261,8 +261,8 @@ def test_files_are_in_the_order_of_their_fifth_field(dumped, fusion):
 
 
 def test_parts_have_the_tensors_of_what_is_fused(dumped):
-    fused = dumps.Step(dumped[0] / "on", 2)
-    parts = dumps.Step(dumped[0] / "off", 2)
+    fused = train_dumps.Step(dumped[0] / "on", 2)
+    parts = train_dumps.Step(dumped[0] / "off", 2)
     assert not any(o.holds for o in parts.operators if o.type != "dots")
     for operator in fused.operators:
         where, _, kind = operator.name.partition("/")
@@ -300,7 +300,7 @@ def elements(t):
 @pytest.mark.parametrize("fusion", ["on", "off"])
 def test_places_lead_to_who_wrote_what_an_operator_reads(dumped, fusion):
     """All but the batch itself was written by an earlier operator."""
-    step = dumps.Step(dumped[0] / fusion, 0)
+    step = train_dumps.Step(dumped[0] / fusion, 0)
     written, orphans = set(), set()
     for operator in step.operators:
         for t in operator.entries["inputs"]:
@@ -356,7 +356,7 @@ def test_a_dump_changes_no_bit(data, tmp_path):
         *flags, "--dump-step", "all", "--dump-path", path,
         "--dump-and-save"]) == plain
     for step in range(len(plain[0])):
-        loss = dumps.Step(path, step).operator("bce", "loss/bce")
+        loss = train_dumps.Step(path, step).operator("bce", "loss/bce")
         assert numpy.float64(loss.output("loss")[0]).tobytes() == bytes.fromhex(
             plain[0][step])[::-1]
 
@@ -365,12 +365,12 @@ def test_without_steps_indices_count_from_0(tmp_path):
     flags = ["--data", "synthetic:rows=300,seed=3", "--batch-size", 100]
     trainer.train(*flags, "--dump", cwd=tmp_path)
     default = tmp_path / "precision_data/tf/dump"
-    assert dumps.Step(default, 0).manifest["run"]["device"] == "cpu"
+    assert train_dumps.Step(default, 0).manifest["run"]["device"] == "cpu"
     refused = trainer.train(*flags, "--dump", cwd=tmp_path, code=64)
     assert "--rotate" in refused.stderr
     trainer.train(*flags, "--dump", "--rotate", cwd=tmp_path)
-    assert dumps.Step(tmp_path / "precision_data/tf/dump.1", 0).files()
-    assert dumps.Step(default, 0).files()
+    assert train_dumps.Step(tmp_path / "precision_data/tf/dump.1", 0).files()
+    assert train_dumps.Step(default, 0).files()
 
 
 @pytest.mark.parametrize("flags, words", [
@@ -405,10 +405,10 @@ def test_one_rank_dumps_and_servers_do_not_show(tmp_path):
     for ps in (1, 2):
         done = trainer.launch(*flags, tmp_path / f"{ps}", ps=ps, workers=2)
         assert done.stdout.count("dump of 1 step:") == 1
-    one, two = (dumps.Step(tmp_path / f"{ps}", 1) for ps in (1, 2))
+    one, two = (train_dumps.Step(tmp_path / f"{ps}", 1) for ps in (1, 2))
     assert one.manifest["run"]["rank"] == 1
     assert two.manifest["run"]["ps_count"] == 2
-    dumps.equal(one, two)
+    train_dumps.equal(one, two)
 
 
 # --- on a device -------------------------------------------------------------
@@ -423,7 +423,7 @@ def own_devices(monkeypatch):
 
 def dump_of(path, flags, step=1):
     trainer.train(*flags, "--dump-step", step, "--dump-path", path)
-    return dumps.Step(path, step)
+    return train_dumps.Step(path, step)
 
 
 @pytest.mark.parametrize("fusion", ["on", "off"])
@@ -464,10 +464,10 @@ def test_a_loop_dumps_the_steps_that_are_asked_for(data, tmp_path):
                       *NPU, "--deterministic", "--npu-loop-size", loop,
                       "--dump-step", "1|3", "--dump-path", tmp_path / f"{loop}")
     for step in (1, 3):
-        left = dumps.Step(tmp_path / "1", step)
-        right = dumps.Step(tmp_path / "4", step)
+        left = train_dumps.Step(tmp_path / "1", step)
+        right = train_dumps.Step(tmp_path / "4", step)
         assert right.manifest["run"]["loop_size"] == 4
-        dumps.equal(left, right)
+        train_dumps.equal(left, right)
     assert not list(tmp_path.rglob("2.json"))
 
 
