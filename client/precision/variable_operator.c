@@ -33,9 +33,14 @@ rps_variable_operator_of(const char *table, bool dense)
     int length = (int)strnlen(table, RPS_VARIABLE_OPERATOR_BYTES - 32);
 
     if (!dense) {
-        put(who.gradient, length, table, "…_pooling_backward");
+        put(who.gradient, length, table, "pooling_backward");
         who.known = true;
     } else if (layer_of(table, ".weight", &length)) {
+        /* a projection is known by its table's name */
+        const int skipped = strncmp(table, "proj.", 5) == 0 ? 5 : 0;
+
+        table += skipped;
+        length -= skipped;
         put(who.gradient, length, table, "linear_backward");
         put(who.part, length, table, "linear_dweight");
         who.known = true;

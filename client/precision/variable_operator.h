@@ -6,7 +6,8 @@
  *   "top.2.weight"        top.2/linear_backward, which is a fused one: with
  *                         --fusion off its part is top.2/linear_dweight
  *   "top.2.bias"          the same, and top.2/linear_dbias
- *   "user", not dense     user/…_pooling_backward, of whichever pooling
+ *   "proj.user.weight"    user/linear_backward
+ *   "user", not dense     user/pooling_backward
  *
  * What changes it in the end is the optimizer's step, at the servers, of what
  * was pushed: the dump's push of the variable's name.

@@ -17,8 +17,10 @@ static const struct {
         {"bot.0.bias", true, "bot.0/linear_backward", "bot.0/linear_dbias"},
         {"a.weight.b.weight", true, "a.weight.b/linear_backward",
                 "a.weight.b/linear_dweight"},
-        {"user", false, "user/…_pooling_backward", ""},
-        {"user.weight", false, "user.weight/…_pooling_backward", ""},
+        {"proj.user.weight", true, "user/linear_backward",
+                "user/linear_dweight"},
+        {"user", false, "user/pooling_backward", ""},
+        {"user.weight", false, "user.weight/pooling_backward", ""},
         {".weight", true, NULL, ""},
         {"mine", true, NULL, ""},
 };
