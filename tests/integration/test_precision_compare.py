@@ -211,6 +211,15 @@ def test_a_length_that_differs_is_found_though_the_cosine_is_1(tmp_path):
     assert "top.0/linear_dweight" in run.stdout
 
 
+@pytest.mark.parametrize("factor, threshold, code", [
+    (1.2, 0.98, 0), (1.3, 0.98, 1), (1.002, 0.999999, 1), (1.001, 0.999999, 0)])
+def test_lengths_may_differ_as_far_as_directions(tmp_path, factor, threshold, code):
+    assert (1 / factor < 1 - np.sqrt(2 - 2 * threshold)) == (code == 1)
+    ops = [dumps.operator("add", "top", [], [np.ones(9) * f]) for f in (1, factor)]
+    a, b = write_two(tmp_path, ops[:1], ops[1:])
+    recps(a, b, "--threshold", threshold, code=code)
+
+
 def test_a_fused_operator_is_to_be_taken_apart(tmp_path):
     run = {"command": ["recps-train", "--device", "npu", "--data", "a b"]}
     left = make_step()
@@ -244,7 +253,7 @@ def test_a_stale_row_is_found_by_its_key(tmp_path):
                   ("inputs", "outputs"))
     order = np.random.default_rng(3).permutation(B)
     changed = rows.copy()
-    changed[[7, 9]] += np.float32(1)
+    changed[[7, 9]] += np.float32(9)
     right = copy.deepcopy(left)
     right[0] = dumps.lookup("emb", keys[order], changed[order])
     a, b = write_two(tmp_path, left, right)
@@ -257,6 +266,24 @@ def test_a_stale_row_is_found_by_its_key(tmp_path):
         figures(rows, changed)["cosine"], rel=1e-8)
     text = recps(a, b, code=1).stdout
     assert 'lookup of table "emb"' in text and str(keys[7]) in text
+
+
+def test_a_row_that_is_a_step_old_is_told_before_it_is_below(tmp_path):
+    left = make_step()
+    keys, rows = (named(left, "emb")[way][0].array for way in
+                  ("inputs", "outputs"))
+    right = change(left, "emb", "outputs", 0, set_at(
+        5, rows[5] + np.float32([.01, -.02, .03, 0])))
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b)["steps"][0]
+    stale = figures(rows[5], named(right, "emb")["outputs"][0].array[5])["cosine"]
+    one = found["operators"][0]["outputs"][0]
+    assert one["row_key"] == str(keys[5])
+    assert one["row_cosine"] == pytest.approx(stale, rel=1e-8)
+    assert f'of key {keys[5]} in lookup "emb"' in found["words"]
+    assert "A higher --threshold than 0.98" in found["words"]
+    found = answer(a, b, "--threshold", str((1 + stale) / 2), code=1)
+    assert found["operator"]["keys"] == [str(keys[5])]
 
 
 def test_many_keys_are_counted_and_ten_are_told(tmp_path):
@@ -383,6 +410,21 @@ def test_a_fault_in_a_fused_operator_shows_against_its_parts(tmp_path):
     assert found["verdict"] == "fused"
     assert found["operator"]["name"] == "top.0/linear_backward"
     assert [t["agrees"] for t in found["operator"]["outputs"]] == [True, False]
+
+
+def test_a_writer_that_one_side_has_alone_is_told(tmp_path):
+    """As a dropout, in place."""
+    left = make_step(fused=False)
+    right = change(left, "top.0/relu", "inputs", 0, lambda z: -z)
+    at = right.index(named(right, "top.0/relu"))
+    z = named(right, "top.0/relu")["inputs"][0]
+    right.insert(at, dumps.operator("dropout", "top.0", [z], [z]))
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, code=1)
+    assert (found["verdict"], found["operator"]["name"]) == (
+        "inputs", "top.0/relu")
+    assert ('On the right it was written by dropout "top.0/dropout", which the '
+            "other side has not") in found["words"]
 
 
 def test_an_operator_that_ran_twice_meets_each_time(tmp_path):
