@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pytest
 
-import dumps
+import numpy_dumps as dumps
 import programs
 import trainer
 
