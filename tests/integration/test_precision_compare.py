@@ -636,6 +636,52 @@ def test_a_bad_mapping_is_refused(tmp_path, text, words):
     assert words in run.stderr and str(mapping) in run.stderr
 
 
+# ---- what recps-train writes ----
+
+DATA = ["--data", "synthetic:rows=200,seed=3", "--batch-size", 100]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A function: the dump of a run with these options."""
+    folder = tmp_path_factory.mktemp("trained")
+
+    def train(*options):
+        path = folder / "".join(str(o) for o in options)
+        if not path.exists():
+            trainer.train(*DATA, *options, "--dump-step", "0|1", "--dump-path",
+                          path)
+        return path
+
+    return train
+
+
+@trainer.needs_programs
+def test_host_and_device_agree_fused_and_not(trained):
+    host = trained("--device", "cpu")
+    for device, fusion in (("cpu", "off"), ("npu", "on"), ("npu", "off")):
+        found = answer(host, trained("--device", device, "--fusion", fusion))
+        assert found["same"] and len(found["steps"]) == 2
+        for step in found["steps"]:
+            assert step["only_left"] == step["only_right"] == 0
+            for op in step["operators"]:
+                assert min(op["input_cosine"], op["output_cosine"]) > 0.999999
+            if device == "cpu":
+                assert step["equal_files"] == step["files"]
+
+
+@trainer.needs_programs
+def test_another_seed_shows_at_once_with_the_command_to_type(trained):
+    a, b = trained("--seed", 1), trained("--seed", 2)
+    found = answer(a, b, code=1)
+    assert found["step"] == 0 and "seed (1, 2)" in found["words"]
+    [left], [right] = (list(side.glob("dump/*/0/dlrm/0/1")) for side in (a, b))
+    text = recps(left, right, code=1).stdout
+    assert (f"recps-train --data synthetic:rows=200,seed=3 --batch-size 100 --seed "
+            f"1 --dump-step '0|1' --dump-path {a} --dump-step '0-1' --rotate"
+            ) in text
+
+
 # ---- the documentation ----
 
 def test_the_documentations_commands_run(tmp_path):
