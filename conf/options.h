@@ -121,6 +121,7 @@
   X(RPS_SCOPE_TRAIN, predict, STRING, "", "", "", "restore, write a probability a test row to this file") \
   X(RPS_SCOPE_TRAIN, blas_threads, U64, "1", "threads", "1..1024", "threads of the dense kernels") \
   X(RPS_SCOPE_TRAIN, pipeline_depth, U64, "3", "batches", "1..64", "batches in hand: one is computed, the others are read and looked up ahead") \
+  X(RPS_SCOPE_TRAIN, client_thread, BOOL, "false", "", "", "a thread moves requests and replies while the loop computes (docs/TRAINING.md)") \
   X(RPS_SCOPE_TRAIN, device, CHOICE, "cpu", "", "cpu|npu", "what computes the model: plain calls here, or a simulated NPU of this host (docs/NPU.md)") \
   X(RPS_SCOPE_TRAIN, device_id, STRING, "auto", "", "1..16", "which of the host's NPUs, a number from 0 on; auto: that of the worker's place among those of the host") \
   X(RPS_SCOPE_TRAIN, device_memory, BYTES, "1GiB", "bytes", "1MiB..1TiB", "memory of the NPU") \

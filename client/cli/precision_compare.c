@@ -202,13 +202,14 @@ print_operators(const struct rps_compare_run *run, uint64_t limit)
 }
 
 static void
-add_tensor(struct rps_table_print *print, uint64_t step,
+add_tensor(struct rps_table_print *print, uint64_t step, const char *type,
         const struct rps_compared_tensor *tensor)
 {
     const struct rps_dumped_tensor *one =
             tensor->left != NULL ? tensor->left : tensor->right;
 
     rps_table_print_cell(print, "%" PRIu64, step);
+    rps_table_print_cell(print, "%s", type);
     rps_table_print_cell(print, "%s %" PRIu32 "%s%s",
             tensor->is_output ? "output" : "input", tensor->index,
             one->label != NULL ? " " : "",
@@ -231,16 +232,31 @@ add_tensor(struct rps_table_print *print, uint64_t step,
             tensor->right_inf);
 }
 
-/* One operator's tensors; *found: there is one. */
 static bool
-print_one(const struct rps_compare_run *run, const char *name, bool *found)
+has_operator(const struct rps_compare_run *run, const char *name)
 {
-    struct rps_table_print print = {.columns = 9,
-            .titles = {"step", name, "cosine", "length", "max absolute",
-                    "max relative", "mean", "NaN+Inf left", "right"},
-            .right = {true, false, true, true, true, true, true, true, true}};
+    for (uint32_t s = 0; s < run->count; s++) {
+        const struct rps_comparison *comparison = run->steps[s].comparison;
 
-    *found = false;
+        for (uint32_t i = 0; i < comparison->operator_count; i++) {
+            if (rps_compared_is(&comparison->operators[i], name)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* One operator's tensors. */
+static bool
+print_one(const struct rps_compare_run *run, const char *name)
+{
+    struct rps_table_print print = {.columns = 10,
+            .titles = {"step", "type", name, "cosine", "length", "max absolute",
+                    "max relative", "mean", "NaN+Inf left", "right"},
+            .right = {true, false, false, true, true, true, true, true, true,
+                    true}};
+
     for (uint32_t s = 0; s < run->count; s++) {
         const struct rps_comparison *comparison = run->steps[s].comparison;
 
@@ -250,9 +266,9 @@ print_one(const struct rps_compare_run *run, const char *name, bool *found)
             if (!rps_compared_is(compared, name)) {
                 continue;
             }
-            *found = true;
             for (uint32_t k = 0; k < compared->tensor_count; k++) {
-                add_tensor(&print, run->steps[s].step, &compared->tensors[k]);
+                add_tensor(&print, run->steps[s].step, compared->type,
+                        &compared->tensors[k]);
             }
         }
     }
@@ -267,18 +283,12 @@ static int
 print_text(const struct rps_compare_run *run, const char *only, uint64_t limit)
 {
     bool good;
-    bool found = true;
 
     printf("left:  %s\nright: %s\n\n", run->steps[0].left->folder,
             run->steps[0].right->folder);
-    good = only != NULL ? print_one(run, only, &found)
-                        : print_operators(run, limit);
+    good = only != NULL ? print_one(run, only) : print_operators(run, limit);
     if (!good) {
         return rps_tool_fail(RPS_TOOL_FAILED, TOOL, "no memory");
-    }
-    if (!found) {
-        return rps_tool_fail(
-                RPS_TOOL_NOINPUT, TOOL, "no operator is called %s", only);
     }
     for (uint32_t i = 0; i < run->count; i++) {
         if (run->first == NULL || run->first == &run->steps[i]) {
@@ -339,6 +349,10 @@ answer(const struct rps_compare_run *run, const struct rps_tool_call *call,
     int code = write_files(run, call);
 
     say_problems(run);
+    if (only != NULL && !has_operator(run, only)) {
+        return rps_tool_fail(
+                RPS_TOOL_NOINPUT, TOOL, "no operator is called %s", only);
+    }
     if (code == RPS_TOOL_OK) {
         code = call->options->json ? rps_tool_print_json(rps_compare_run_json(
                                              run, only, same))

@@ -258,8 +258,13 @@ compare_rows_of(struct rps_compared_tensor *tensor,
 static void
 tell_keys(struct rps_compared *compared, const struct aligning *aligning)
 {
+    uint64_t last = 0;
+
     for (uint64_t i = 0; i < aligning->pair_count; i++) {
-        if (aligning->differ[i]) {
+        /* a push may have a key several times; they stand side by side */
+        if (aligning->differ[i] &&
+                (compared->keys_differ == 0 || aligning->keys[i] != last)) {
+            last = aligning->keys[i];
             if (compared->keys_differ < RPS_COMPARE_KEYS_MAX) {
                 compared->keys[compared->keys_differ] = aligning->keys[i];
             }

@@ -17,174 +17,6 @@ first_of(const struct rps_compare_words *words)
     return &words->comparison->operators[words->comparison->first];
 }
 
-void
-rps_compare_words_quote(struct rps_text *text, const char *word)
-{
-    static const char plain[] =
-            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-            "_-+=./:,@%";
-
-    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
-        rps_text_add(text, "%s", word);
-        return;
-    }
-    rps_text_add(text, "'");
-    for (; *word != '\0'; word++) {
-        if (*word == '\'') {
-            rps_text_add(text, "'\\''");
-        } else {
-            rps_text_add_bytes(text, word, 1);
-        }
-    }
-    rps_text_add(text, "'");
-}
-
-/* "Next: WHY: recps precision compare LEFT RIGHT --operator NAME" */
-static void
-add_look(const struct rps_compare_words *words, const char *why,
-        const char *name)
-{
-    struct rps_text *text = words->text;
-
-    rps_text_add(text, "Next, %s: recps precision compare ", why);
-    rps_compare_words_quote(text, words->left->folder);
-    rps_text_add(text, " ");
-    rps_compare_words_quote(text, words->right->folder);
-    if (words->options->mapping != NULL) {
-        rps_text_add(text, " --map ");
-        rps_compare_words_quote(text, words->options->mapping);
-    }
-    rps_text_add(text, " --operator ");
-    rps_compare_words_quote(text, name);
-    rps_text_add(text, "\n");
-}
-
-/* The command of a run, with more behind it. */
-static void
-add_run(struct rps_text *text, const struct rps_dumped *dumped,
-        const char *more)
-{
-    const json_t *command = json_object_get(dumped->run, "command");
-    size_t index;
-    json_t *word;
-
-    if (json_is_array(command)) {
-        json_array_foreach(command, index, word)
-        {
-            rps_compare_words_quote(
-                    text, json_is_string(word) ? json_string_value(word) : "");
-            rps_text_add(text, " ");
-        }
-        rps_text_add(text, "%s", more);
-    } else {
-        rps_text_add(text, "%s %s",
-                json_is_string(command) ? json_string_value(command)
-                                        : "recps-train … --dump",
-                more);
-    }
-    /* the dump that is compared here stays, as debug_1 */
-    rps_text_add(text, " --rotate\n");
-}
-
-static void
-add_runs(const struct rps_compare_words *words, bool left, bool right,
-        const char *more)
-{
-    if (left) {
-        rps_text_add(words->text, "  left:  ");
-        add_run(words->text, words->left, more);
-    }
-    if (right) {
-        rps_text_add(words->text, "  right: ");
-        add_run(words->text, words->right, more);
-    }
-}
-
-/* --- tensors ------------------------------------------------------------- */
-
-/* The worst of a side that does not agree; NULL: all do. */
-static const struct rps_compared_tensor *
-worst_of(const struct rps_compared *compared, bool is_output)
-{
-    const struct rps_compared_tensor *worst = NULL;
-
-    for (uint32_t i = 0; i < compared->tensor_count; i++) {
-        const struct rps_compared_tensor *tensor = &compared->tensors[i];
-
-        if (tensor->is_output != is_output || tensor->agrees) {
-            continue;
-        }
-        if (worst == NULL ||
-                (!isnan(worst->cosine) && !(tensor->cosine >= worst->cosine))) {
-            worst = tensor;
-        }
-    }
-    return worst;
-}
-
-/* "output 0 (y)" */
-static void
-add_tensor(struct rps_text *text, const struct rps_compared_tensor *tensor)
-{
-    const struct rps_dumped_tensor *one =
-            tensor->left != NULL ? tensor->left : tensor->right;
-
-    rps_text_add(text, "%s %" PRIu32, tensor->is_output ? "output" : "input",
-            tensor->index);
-    if (one != NULL && one->label != NULL) {
-        rps_text_add(text, " (%s)", one->label);
-    }
-}
-
-static void
-add_not_finite(struct rps_text *text, const struct rps_compared_tensor *tensor)
-{
-    rps_text_add(text,
-            " is not finite (left: %" PRIu64 " NaN, %" PRIu64
-            " Inf; right: %" PRIu64 " NaN, %" PRIu64 " Inf)",
-            tensor->left_nan, tensor->left_inf, tensor->right_nan,
-            tensor->right_inf);
-}
-
-/* Why it does not agree. */
-static void
-add_figures(const struct rps_compare_words *words,
-        const struct rps_compared_tensor *tensor)
-{
-    struct rps_text *text = words->text;
-
-    add_tensor(text, tensor);
-    if (!tensor->readable) {
-        rps_text_add(text, " is of another shape");
-    } else if (tensor->left_nan + tensor->left_inf + tensor->right_nan +
-                       tensor->right_inf >
-               0) {
-        add_not_finite(text, tensor);
-    } else if (tensor->cosine >= words->options->threshold &&
-               tensor->length_ratio < words->options->threshold) {
-        rps_text_add(text,
-                " has cosine %.9g, but one side is %.9g times as long as the "
-                "other (the threshold is %g)",
-                tensor->cosine,
-                tensor->length_ratio > 0.0 ? 1.0 / tensor->length_ratio
-                                           : (double)INFINITY,
-                words->options->threshold);
-    } else if (tensor->rows_differ > 0) {
-        rps_text_add(text,
-                " has %" PRIu64 " rows that differ (cosine of "
-                "all rows %.9g)",
-                tensor->rows_differ, tensor->cosine);
-    } else if (words->options->exact) {
-        rps_text_add(text,
-                " has not the same bytes (cosine %.17g, the largest "
-                "difference %.9g)",
-                tensor->cosine, tensor->max_absolute);
-    } else {
-        rps_text_add(text, " has cosine %.9g (the threshold is %g)",
-                tensor->cosine, words->options->threshold);
-    }
-}
-
 /* 'Step 6: linear "top.2/linear"' */
 static void
 add_first(const struct rps_compare_words *words)
@@ -204,10 +36,11 @@ add_output_differs(const struct rps_compare_words *words)
 
     add_first(words);
     rps_text_add(words->text, " is the first whose output differs: ");
-    add_figures(words, worst_of(first, true));
-    rps_text_add(words->text,
-            ", while its inputs agree (the least cosine is %.9g). ",
-            first->input_cosine);
+    rps_compare_add_figures(words, rps_compare_worst(first, true));
+    rps_text_add(
+            words->text, ", while its inputs agree (their least cosine is ");
+    rps_compare_add_cosine(words->text, first->input_cosine);
+    rps_text_add(words->text, "). ");
 }
 
 static void
@@ -215,7 +48,7 @@ say_operator(const struct rps_compare_words *words)
 {
     add_output_differs(words);
     rps_text_add(words->text, "The fault is in this operator.\n");
-    add_look(words, "look at its numbers", first_of(words)->name);
+    rps_compare_add_look(words, "look at its numbers", first_of(words)->name);
 }
 
 static void
@@ -231,12 +64,17 @@ say_fused(const struct rps_compare_words *words)
             "or in their fusion.\n"
             "Next, run again with --fusion off, and compare once more:\n",
             left ? first->left->holds : first->right->holds);
-    add_runs(words, left, right, "--fusion off");
+    rps_compare_add_runs(words, left, right, "--fusion off");
 }
 
+/* "3 keys' rows differ: 5, 9, 77" */
 static void
 add_keys(struct rps_text *text, const struct rps_compared *compared)
 {
+    rps_text_add(text,
+            compared->keys_differ == 1 ? "%" PRIu64 " key's row differs: "
+                                       : "%" PRIu64 " keys' rows differ: ",
+            compared->keys_differ);
     for (uint64_t i = 0; i < compared->keys_differ && i < RPS_COMPARE_KEYS_MAX;
             i++) {
         rps_text_add(text, "%s%" PRIu64, i > 0 ? ", " : "", compared->keys[i]);
@@ -244,25 +82,6 @@ add_keys(struct rps_text *text, const struct rps_compared *compared)
     if (compared->keys_differ > RPS_COMPARE_KEYS_MAX) {
         rps_text_add(text, ", …");
     }
-}
-
-/* Rows and variables are made by the steps before; `begun`: what to look at
- * where there is none. */
-static void
-add_before(const struct rps_compare_words *words, const char *begun)
-{
-    const uint64_t step = words->left->step;
-    struct rps_text more = {.bytes = NULL};
-
-    if (step == 0) {
-        rps_text_add(words->text, "%s", begun);
-        return;
-    }
-    rps_text_add(words->text, "Next, dump the steps before, too, whose pushes "
-                              "made what is read here:\n");
-    rps_text_add(&more, "--dump-step '0-%" PRIu64 "'", step);
-    add_runs(words, true, true, more.bytes != NULL ? more.bytes : "");
-    rps_text_finish(&more);
 }
 
 static void
@@ -289,22 +108,23 @@ say_lookup(const struct rps_compare_words *words)
     if (first->has_keys) {
         rps_text_add(text,
                 "Step %" PRIu64 ": the lookup of table \"%s\" is the first "
-                "that differs: the rows of %" PRIu64 " keys differ: ",
-                words->left->step, first->name, first->keys_differ);
+                "that differs: ",
+                words->left->step, first->name);
         add_keys(text, first);
     } else {
         add_first(words);
         rps_text_add(text, " is the first that differs, as it came from the "
                            "servers: ");
-        add_figures(words, worst_of(first, true));
+        rps_compare_add_figures(words, rps_compare_worst(first, true));
     }
     rps_text_add(text, ". The fault is in the table lookup, or in what was "
                        "pushed before this step.\n");
     if (first->has_keys) {
         add_rows_to_look_at(words);
     }
-    add_before(words, "Next, see that both began alike: the same --seed, the "
-                      "same --init-from or checkpoint.\n");
+    rps_compare_add_before(words,
+            "Next, see that both began alike: the same --seed, the "
+            "same --init-from or checkpoint.\n");
 }
 
 /* --- inputs that differ --------------------------------------------------- */
@@ -361,7 +181,7 @@ say_written(const struct rps_compare_words *words,
                            "lost, overwritten, or read too early, between "
                            "the two.\n");
     }
-    add_look(words, "look at who wrote it", writer->op->name);
+    rps_compare_add_look(words, "look at who wrote it", writer->op->name);
 }
 
 static void
@@ -370,16 +190,17 @@ say_unwritten(const struct rps_compare_words *words)
     rps_text_add(words->text,
             "No operator of this step wrote it: it came from the host, or "
             "from a step before.\n");
-    add_before(words, "Next, see that both began alike: the same --seed, the "
-                      "same data in the same order, the same --init-from or "
-                      "checkpoint.\n");
+    rps_compare_add_before(words,
+            "Next, see that both began alike: the same --seed, the "
+            "same data in the same order, the same --init-from or "
+            "checkpoint.\n");
 }
 
 static void
 say_inputs(const struct rps_compare_words *words)
 {
     const struct rps_compared *first = first_of(words);
-    const struct rps_compared_tensor *tensor = worst_of(first, false);
+    const struct rps_compared_tensor *tensor = rps_compare_worst(first, false);
     struct rps_compare_writer writer;
 
     add_first(words);
@@ -395,11 +216,9 @@ say_inputs(const struct rps_compare_words *words)
                 first->keys_left, first->keys_right);
         return;
     }
-    add_figures(words, tensor);
+    rps_compare_add_figures(words, tensor);
     rps_text_add(words->text, ". ");
     if (first->has_keys && first->keys_differ > 0) {
-        rps_text_add(words->text,
-                "The rows of %" PRIu64 " keys differ: ", first->keys_differ);
         add_keys(words->text, first);
         rps_text_add(words->text, ". ");
     }
@@ -438,9 +257,9 @@ say_same(const struct rps_compare_words *words)
     rps_text_add(words->text, "; %" PRIu32 " of %" PRIu32 " files are the same",
             comparison->equal_files, comparison->compared_files);
     if (least != NULL) {
-        rps_text_add(words->text,
-                ". The least cosine of an output is %.12g, of %s \"%s\"",
-                least->output_cosine, least->type, least->name);
+        rps_text_add(words->text, ". The least cosine of an output is ");
+        rps_compare_add_cosine(words->text, least->output_cosine);
+        rps_text_add(words->text, ", of %s \"%s\"", least->type, least->name);
     }
     rps_text_add(words->text, ".\n");
 }
@@ -484,6 +303,35 @@ add_alone(const struct rps_compare_words *words, bool left)
     rps_text_add(words->text, "%s.\n", count > told ? ", …" : "");
 }
 
+/* Where the first one has NaN or Inf on one side alone. */
+static void
+add_nan(const struct rps_compare_words *words)
+{
+    const struct rps_compared *first = first_of(words);
+    const struct rps_compared_tensor *worst =
+            rps_compare_worst(first, first->inputs_agree);
+
+    if (worst != NULL) {
+        rps_compare_add_nan(words, worst);
+    }
+}
+
+/* Tensors that are not compared; the folders' own problems hide nothing. */
+static void
+add_damaged(const struct rps_compare_words *words)
+{
+    const uint32_t files = words->comparison->problems -
+                           words->left->problem_count -
+                           words->right->problem_count;
+
+    if (files > 0) {
+        rps_text_add(words->text,
+                "%" PRIu32 " files are damaged, missing or of another shape, "
+                "and are not compared: an earlier fault may be in them.\n",
+                files);
+    }
+}
+
 void
 rps_compare_words(const struct rps_compare_words *words)
 {
@@ -507,60 +355,14 @@ rps_compare_words(const struct rps_compare_words *words)
         say_incomparable(words);
         break;
     }
+    if (words->comparison->verdict != RPS_VERDICT_SAME &&
+            words->comparison->verdict != RPS_VERDICT_INCOMPARABLE) {
+        add_nan(words);
+    }
     add_alone(words, true);
     add_alone(words, false);
+    add_damaged(words);
     if (words->comparison->verdict != RPS_VERDICT_SAME) {
         rps_compare_words_run(words);
-    }
-}
-
-/* --- how they were run --------------------------------------------------- */
-
-static bool
-is_told(const char *key)
-{
-    return strcmp(key, "command") != 0 && strcmp(key, "version") != 0;
-}
-
-static void
-add_value(struct rps_text *text, const json_t *value)
-{
-    char *dumped = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-
-    if (json_is_string(value)) {
-        rps_text_add(text, "%s", json_string_value(value));
-    } else {
-        rps_text_add(text, "%s", dumped != NULL ? dumped : "none");
-    }
-    free(dumped);
-}
-
-void
-rps_compare_words_run(const struct rps_compare_words *words)
-{
-    const char *key;
-    json_t *value;
-    bool any = false;
-
-    if (words->left->run == NULL || words->right->run == NULL) {
-        return;
-    }
-    json_object_foreach(words->left->run, key, value)
-    {
-        const json_t *other = json_object_get(words->right->run, key);
-
-        if (!is_told(key) || json_equal(value, other)) {
-            continue;
-        }
-        rps_text_add(words->text, "%s%s (",
-                any ? ", " : "The two were run with other settings: ", key);
-        add_value(words->text, value);
-        rps_text_add(words->text, ", ");
-        add_value(words->text, other);
-        rps_text_add(words->text, ")");
-        any = true;
-    }
-    if (any) {
-        rps_text_add(words->text, ".\n");
     }
 }

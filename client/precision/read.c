@@ -47,6 +47,9 @@ rps_dumped_problem(struct rps_dumped *dumped, const char *format, ...)
     if (words == NULL) {
         return false;
     }
+    for (char *at = words; *at != '\0'; at++) { /* names of strange files */
+        *at = (unsigned char)*at < ' ' || *at == 0x7f ? '?' : *at;
+    }
     dumped->problems[dumped->problem_count++] = words;
     return true;
 }

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LEVELS_MAX  8
+#define LEVELS_MAX  12
 #define FOLDERS_MAX 100000u /* in one */
 #define TIME_DIGITS 14u
 #define NAMES_SHOWN 10u

@@ -26,6 +26,9 @@ struct rps_dumped_name {
 bool rps_dumped_name_parse(const char *file, struct rps_dumped_name *name);
 bool rps_dumped_is_npy(const char *file);
 
+/** Has it no control characters? It may be printed, then. */
+bool rps_dumped_is_plain(const char *text);
+
 /** Add a sentence to dumped->problems. false: no memory. */
 bool rps_dumped_problem(struct rps_dumped *dumped, const char *format, ...)
         __attribute__((format(printf, 2, 3)));

@@ -80,11 +80,13 @@ rps_dumped_manifest_load(
     return RPS_OK;
 }
 
-/* Another form, null or absent: NULL. */
+/* Another form, null, absent, or what must not be printed: NULL. */
 static const char *
 text_of(const json_t *object, const char *key)
 {
-    return json_string_value(json_object_get(object, key));
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text != NULL && rps_dumped_is_plain(text) ? text : NULL;
 }
 
 static rps_status

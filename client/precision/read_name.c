@@ -16,6 +16,17 @@ rps_dumped_is_npy(const char *file)
 }
 
 bool
+rps_dumped_is_plain(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < ' ' || *text == 0x7f) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool
 rps_dumped_name_parse(const char *file, struct rps_dumped_name *name)
 {
     const char *fields[FIELDS];
@@ -23,7 +34,8 @@ rps_dumped_name_parse(const char *file, struct rps_dumped_name *name)
     char *at = name->text;
     uint64_t index = 0;
 
-    if (length >= sizeof(name->text) || strchr(file, '/') != NULL) {
+    if (length >= sizeof(name->text) || strchr(file, '/') != NULL ||
+            !rps_dumped_is_plain(file)) {
         return false;
     }
     memcpy(name->text, file, length + 1);

@@ -169,6 +169,17 @@ count_of(uint32_t ndim, const uint64_t *shape)
     return count;
 }
 
+static bool
+is_empty(const struct rps_dumped_tensor *tensor)
+{
+    for (uint32_t i = 0; i < tensor->ndim; i++) {
+        if (tensor->shape[i] == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 rps_status
 rps_dumped_stream_open(struct rps_dumped_stream *stream,
         const struct rps_dumped_tensor *tensor, struct rps_error *error)
@@ -179,7 +190,13 @@ rps_dumped_stream_open(struct rps_dumped_stream *stream,
     *stream = (struct rps_dumped_stream){
             .fd = -1, .tensor = tensor, .dtype = tensor->dtype};
     if (tensor->file == NULL) {
-        return RPS_OK;
+        return is_empty(tensor)
+                       ? RPS_OK
+                       : rps_fail(error, RPS_E_CORRUPT,
+                                 "%s: has elements, but the manifest names no "
+                                 "file of it",
+                                 tensor->label != NULL ? tensor->label
+                                                       : "a tensor");
     }
     status = rps_dumped_head(
             tensor->file, &npy, &stream->dtype, &stream->fd, error);

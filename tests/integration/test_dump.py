@@ -2,6 +2,7 @@
 """A dump as NumPy reads it, and as the guide's find_nan.py walks it."""
 import json
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -30,10 +31,10 @@ pytestmark = pytest.mark.skipif(not SAMPLE.is_file(),
                                 reason="dump_sample is not built")
 
 
-def dump(path, steps, *limit, code=0):
+def dump(path, steps, *limit, code=0, **more):
     done = subprocess.run(
         [str(SAMPLE), str(path), steps, *map(str, limit)],
-        capture_output=True, text=True, timeout=60, check=False)
+        capture_output=True, text=True, timeout=60, check=False, **more)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -119,3 +120,12 @@ def test_a_limit_is_kept_and_told(tmp_path):
     for path in files:
         if path.suffix == ".npy":
             np.load(path)
+
+
+def test_a_file_that_cannot_be_written_whole_is_none(tmp_path):
+    done = dump(tmp_path / "debug_0", "all", code=1, restore_signals=False,
+                preexec_fn=lambda: resource.setrlimit(
+                    resource.RLIMIT_FSIZE, (150, 150)))
+    assert "File too large" in done.stderr and "keys" not in done.stderr
+    assert ".input.0.npy" in done.stderr
+    assert not list(tmp_path.rglob("*.npy"))

@@ -234,7 +234,7 @@ def test_a_threshold_finds_what_another_does_not(tmp_path):
     for words in (["--exact"], ["--threshold", "0.999999"]):
         found = answer(a, b, *words, code=1)
         assert found["operator"]["name"] == "top.0/relu", words
-    assert "not the same bytes" in recps(a, b, "--exact", code=1).stdout
+    assert "bytes are not the same" in recps(a, b, "--exact", code=1).stdout
 
 
 def test_a_stale_row_is_found_by_its_key(tmp_path):
@@ -315,6 +315,26 @@ def test_a_lost_gradient_is_followed_by_its_contents(tmp_path, swap):
     assert (f"On the {'right' if swap else 'left'} it is what pooling_backward "
             '"emb/pooling_backward" gave') in found["words"]
     assert "lost, overwritten" in found["words"]
+
+
+def test_a_key_that_is_pushed_twice_is_told_once(tmp_path):
+    gradients = np.ones((4, DIM), np.float32)
+    ops = [dumps.push("emb", [7, 5, 7, 5], g)
+           for g in (gradients, gradients * np.float32([[-1], [1], [-1], [1]]))]
+    a, b = write_two(tmp_path, ops[:1], ops[1:])
+    found = answer(a, b, code=1)["operator"]
+    assert (found["keys_differ"], found["keys"]) == (1, ["7"])
+    assert found["inputs"][1]["rows_differ"] == 2
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_what_is_not_finite_is_to_be_followed(tmp_path, swap):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, set_at((0, 0), np.nan))
+    a, b = write_two(tmp_path, *((right, left) if swap else (left, right)))
+    words = answer(a, b, code=1)["words"]
+    folder = dumps.step_folder(a if swap else b, 6)
+    assert f"recps precision nan {folder}\n" in words
 
 
 def test_a_dense_variable_that_differs_came_from_the_servers(tmp_path):

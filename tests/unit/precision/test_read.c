@@ -175,7 +175,11 @@ START_TEST(a_damaged_manifest_is_told_and_names_are_read)
 {
     static const char *const bad[] = {"{\"recps_dump\": 1, \"st",
             "{\"recps_dump\": 2, \"step\": 1, \"operators\": []}",
-            HEAD "\"operators\": 5}", HEAD "\"operators\": [7]}",
+            HEAD "\"operators\": 5}",
+            HEAD "\"operators\": [{\"type\": \"a\\u001b[2J\", \"name\": "
+                 "\"b\", \"task\": 1, \"stream\": 1, \"inputs\": [], "
+                 "\"outputs\": []}]}",
+            HEAD "\"operators\": [7]}",
             HEAD "\"operators\": [{\"type\": \"a\", \"name\": \"b\"}]}",
             HEAD "\"operators\": [{\"type\": \"a\", \"name\": \"b\", "
                  "\"task\": 1, \"stream\": 1, \"inputs\": [{\"dtype\": "
@@ -366,6 +370,10 @@ START_TEST(another_shape_or_dtype_than_the_manifests_is_refused)
             RPS_OK);
     ck_assert_uint_eq(values.count, 0);
     rps_dumped_values_free(&values);
+    dumped->operators[0].outputs[0].shape[0] = 1;
+    ck_assert_int_eq(
+            rps_dumped_load(&dumped->operators[0].outputs[0], &values, &error),
+            RPS_E_CORRUPT);
     rps_dumped_close(dumped);
     free(path);
 }
