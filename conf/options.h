@@ -144,6 +144,13 @@
   X(RPS_SCOPE_TRAIN, summary_dir, STRING, "", "", "", "write scalar summaries below this folder") \
   X(RPS_SCOPE_TRAIN, profile, STRING, "", "", "", "write what each step does, and for how long, below this folder (docs/PROFILE.md); empty: no") \
   X(RPS_SCOPE_TRAIN, profile_steps, STRING, "11:20", "steps", "1..64", "FIRST:LAST: the steps that --profile is of") \
+  X(RPS_SCOPE_TRAIN, dump, BOOL, "false", "", "", "write what every operator of some steps reads and writes, as .npy files (docs/PRECISION.md)") \
+  X(RPS_SCOPE_TRAIN, dump_step, STRING, "0", "steps", "1..256", "the steps of a dump, and --dump with it: 0 is the first of the job; 0|5|10, 0-3|7 or all") \
+  X(RPS_SCOPE_TRAIN, dump_path, STRING, "", "", "", "the folder of a dump, and --dump with it; empty: precision_data/npu/debug_0, of --device cpu precision_data/tf/dump") \
+  X(RPS_SCOPE_TRAIN, rotate, BOOL, "false", "", "", "--dump moves the dump that is there to the next name, debug_0 to debug_1; else it is refused") \
+  X(RPS_SCOPE_TRAIN, dump_limit, BYTES, "8GiB", "bytes", "4KiB..1024TiB", "of a dump's files; what would have more is refused before it begins") \
+  X(RPS_SCOPE_TRAIN, dump_rank, U64, "0", "", "0..65535", "the replica that dumps; the others do not") \
+  X(RPS_SCOPE_TRAIN, dump_and_save, BOOL, "false", "", "", "--dump goes with --save-steps") \
   X(RPS_SCOPE_TRAIN, on_bad_row, CHOICE, "stop", "", "stop|skip", "what a malformed row does")
 /* clang-format on */
 

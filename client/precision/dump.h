@@ -92,6 +92,9 @@ struct rps_dump_tensor {
     /* Where it lies, so that who wrote it can be found: bytes with the same
      * place are the same memory. Host: the pointer. 0: not said */
     uint64_t place;
+    /* where `place` is of other memory than `bytes`: its strides, which the
+     * manifest has; NULL: those above */
+    const uint64_t *place_strides;
 };
 
 struct rps_dump_operator {

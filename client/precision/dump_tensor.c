@@ -204,7 +204,9 @@ describe(const struct rps_dump_tensor *tensor, const char *file)
     json_t *entry = json_pack("{s:s?, s:s?, s:s, s:o, s:o}", "file", file,
             "label", tensor->label, "dtype", dtypes[tensor->dtype].name,
             "shape", numbers_of(tensor->shape, tensor->ndim), "strides",
-            numbers_of(tensor->strides, tensor->ndim));
+            numbers_of(tensor->place_strides != NULL ? tensor->place_strides
+                                                     : tensor->strides,
+                    tensor->ndim));
 
     if (entry != NULL && tensor->place != 0) {
         (void)snprintf(place, sizeof(place), "0x%" PRIx64, tensor->place);
