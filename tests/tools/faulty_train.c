@@ -4,7 +4,7 @@
  * Linked with --wrap around what a step goes through; RECPS_TEST_FAULT says
  * the fault, "KIND NAME STEP [OTHER]", steps from 0, "*" each:
  *
- *   sign OP STEP        OP's first output with the other sign
+ *   sign OP STEP        OP's first output with the other sign; OP:I: output I
  *   bf16 OP STEP        rounded to bf16
  *   scale OP STEP       times 1024
  *   nan OP STEP         its first element is not a number
@@ -30,6 +30,7 @@
 #define WORD_BYTES 96
 
 static struct {
+    uint32_t output;
     char kind[16];
     char name[WORD_BYTES];
     char step[24];
@@ -50,11 +51,17 @@ __attribute__((constructor)) static void
 read_fault(void)
 {
     const char *text = getenv("RECPS_TEST_FAULT");
+    char *colon;
 
     if (text != NULL && sscanf(text, "%15s %95s %23s %95s", fault.kind,
                                 fault.name, fault.step, fault.more) < 3) {
         fprintf(stderr, "RECPS_TEST_FAULT=%s: KIND NAME STEP [OTHER]\n", text);
         exit(EXIT_FAILURE);
+    }
+    colon = strchr(fault.name, ':');
+    if (colon != NULL) {
+        fault.output = (uint32_t)strtoul(colon + 1, NULL, 10);
+        *colon = '\0';
     }
 }
 
@@ -137,13 +144,13 @@ run_target(const void *args, void *workspace)
 
 static void
 take(struct target *at, rps_npu_stream *stream,
-        const struct rps_npu_operation *operation)
+        const struct rps_npu_operation *operation, uint32_t output)
 {
     at->kernel = operation->kernel;
-    at->output = operation->outputs[0];
+    at->output = operation->outputs[output];
     at->output.storage = NULL; /* the address is enough */
     at->bytes = rps_npu_inside(rps_npu_stream_device(stream),
-            rps_npu_tensor_address(&operation->outputs[0]));
+            rps_npu_tensor_address(&operation->outputs[output]));
 }
 
 static bool
@@ -165,10 +172,11 @@ __wrap_rps_npu_enqueue(
     struct rps_npu_operation planted = *operation;
 
     if (is_called(operation, fault.more)) {
-        take(&victim, stream, operation);
+        take(&victim, stream, operation, 0);
     }
-    if (is_called(operation, fault.name)) {
-        take(&target, stream, operation);
+    if (is_called(operation, fault.name) &&
+            fault.output < operation->output_count) {
+        take(&target, stream, operation, fault.output);
         planted.kernel = run_target;
     }
     return __real_rps_npu_enqueue(stream, &planted);
