@@ -43,7 +43,8 @@ struct rps_graph_written {
 struct rps_graph_written rps_graph_written(const struct rps_graph *graph,
         uint32_t to, uint32_t input, uint64_t element);
 
-/** Where an input is not what its writers' outputs were. NaNs are alike. */
+/** Where an input is not what its writers' outputs were. NaNs are alike; a
+ * push's gradients may be a power of two smaller or larger, the loss scale. */
 struct rps_graph_break {
     uint64_t elements; /* that differ; 0: none */
     uint64_t first;    /* of the input */
