@@ -225,7 +225,34 @@ def test_overwritten_memory_is_guessed_where_places_are_not_known(tmp_path):
     assert said["ending"] == "overwritten"
     assert said["before"]["type"] == "linear_relu"
     assert said["cause"]["type"] == "linear"
-    assert "does not say where tensors lay" in said["words"][-1]
+    assert "all other elements are equal" in said["words"][-1]
+
+
+@pytest.mark.parametrize("bad", [(0, 3), slice(None)])
+def test_a_devices_copy_of_a_variable_that_changed_is_overwritten(
+        tmp_path, bad):
+    dump = dumps.Dump(tmp_path / "a")
+    model = Model(dump)
+    values = dump.tensor(model.w[0].array.copy())
+    dump.op("variables", "top.0.weight", {}, {"values": values})
+    model.w[0].array[bad] = np.nan
+    model.run()
+    said = nan(dump.end())
+    assert said["ending"] == "overwritten"
+    assert said["before"]["name"] == "top.0.weight"
+    assert said["cause"]["label"] == "weight"
+
+
+def test_a_variable_that_is_not_finite_is_the_servers(tmp_path):
+    dump = dumps.Dump(tmp_path / "a", step=6)
+    model = Model(dump)
+    model.w[0].array[0, 3] = np.nan
+    dump.op("variables", "top.0.weight", {}, {"values": model.w[0]})
+    model.run()
+    said = nan(dump.end())
+    assert said["ending"] == "host"
+    assert said["cause"]["type"] == "variables"
+    assert "the dense variable top.0.weight" in said["words"][0]
 
 
 def test_a_tables_rows_are_named_by_their_keys(tmp_path):
