@@ -14,7 +14,10 @@ static const char usage[] =
         "command that finds it.\n";
 
 static const struct rps_tool *const parts[] = {
+        &rps_tool_precision_check,
         &rps_tool_precision_compare,
+        &rps_tool_precision_ckpt,
+        &rps_tool_precision_runs,
         &rps_tool_precision_nan,
         &rps_tool_precision_replay,
         NULL,

@@ -5,7 +5,10 @@
 
 #include "client/cli/tool.h"
 
+extern const struct rps_tool rps_tool_precision_check;
 extern const struct rps_tool rps_tool_precision_compare;
+extern const struct rps_tool rps_tool_precision_ckpt;
+extern const struct rps_tool rps_tool_precision_runs;
 extern const struct rps_tool rps_tool_precision_nan;
 extern const struct rps_tool rps_tool_precision_replay;
 

@@ -48,8 +48,7 @@ static struct rps_tool_flag flags[] = {
                         "operators"},
         [FLAG_THRESHOLD] = {.name = "threshold",
                 .argument = "X",
-                .help = "a cosine below it differs, and so does a quotient of "
-                        "lengths (0.98)"},
+                .help = "a cosine below it differs (0.98)"},
         [FLAG_EXACT] = {.name = "exact",
                 .help = "what has not the same bytes differs"},
         [FLAG_MAP] = {.name = "map",

@@ -45,6 +45,16 @@ text_json(const char *text)
     return value != NULL ? value : json_string("(not UTF-8)");
 }
 
+/* Beyond 2^53. */
+static json_t *
+key_json(uint64_t key)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64, key);
+    return json_string(text);
+}
+
 static void
 set_figures(json_t *object, const struct rps_compared_tensor *tensor)
 {
@@ -65,6 +75,11 @@ set_figures(json_t *object, const struct rps_compared_tensor *tensor)
     json_object_set_new(
             object, "equal_bytes", json_boolean(tensor->equal_bytes));
     json_object_set_new(object, "rows_differ", count_json(tensor->rows_differ));
+    if (tensor->has_rows) {
+        json_object_set_new(
+                object, "row_cosine", number_json(tensor->row_cosine));
+        json_object_set_new(object, "row_key", key_json(tensor->row_key));
+    }
 }
 
 static json_t *
@@ -96,12 +111,10 @@ static json_t *
 keys_json(const struct rps_compared *compared)
 {
     json_t *keys = json_array();
-    char text[24];
 
     for (uint64_t i = 0; i < compared->keys_differ && i < RPS_COMPARE_KEYS_MAX;
             i++) {
-        (void)snprintf(text, sizeof(text), "%" PRIu64, compared->keys[i]);
-        json_array_append_new(keys, json_string(text));
+        json_array_append_new(keys, key_json(compared->keys[i]));
     }
     return keys;
 }

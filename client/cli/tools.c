@@ -150,7 +150,7 @@ rps_tool_usage(const struct rps_tool *tool)
     if (tool->parts != NULL) {
         rps_text_add_bytes(&text, "\n", 1);
         for (size_t i = 0; i < rps_tool_part_count(tool); i++) {
-            rps_text_add(&text, "  %-19s %s\n", rps_tool_word(tool->parts[i]),
+            rps_text_add(&text, "  %-20s %s\n", rps_tool_word(tool->parts[i]),
                     tool->parts[i]->summary);
         }
     }

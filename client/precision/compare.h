@@ -6,9 +6,11 @@
  * 0; NaN where a side is not finite, unless both have the same bits.
  *
  * A cosine says nothing of length, and of one number only its sign. So two
- * tensors agree where neither their cosine nor the quotient of their lengths,
- * the shorter one's by the longer one's, is below the threshold. Whole numbers
- * agree where they are the same. Rows that have keys agree one by one.
+ * tensors agree where their cosine is not below the threshold t, and the
+ * quotient of their lengths, the shorter one's by the longer one's, not below
+ * 1 - sqrt(2 - 2 t): then the longer one is as far from the shorter one as it
+ * would be at the cosine t, by its own length. That is 0.8 for 0.98. Whole
+ * numbers agree where they are the same. Rows that have keys agree one by one.
  *
  * Threads: one at a time.
  */
@@ -41,8 +43,12 @@ struct rps_compared_tensor {
     double mean_absolute;
     double length_ratio; /* the shorter by the longer, in [0, 1] */
     bool agrees;         /* true where it is not readable: nothing is known */
-    /* of rows with keys, else 0: those that do not agree */
+    /* of rows with keys, else 0: those that do not agree; the least cosine of
+     * one, and its key */
     uint64_t rows_differ;
+    bool has_rows;
+    double row_cosine;
+    uint64_t row_key;
     uint64_t left_nan, left_inf, right_nan, right_inf;
     char *problem; /* NULL; else why it is not compared */
     bool damaged;  /* the problem is one of the dumps: a file that is damaged,
@@ -101,6 +107,9 @@ rps_status rps_compare(const struct rps_dumped *left,
         const struct rps_compare_options *options,
         struct rps_comparison **comparison_out, struct rps_error *error);
 void rps_comparison_free(struct rps_comparison *comparison);
+
+/** The quotient of lengths that goes with a cosine: >= 0. */
+double rps_compare_length_threshold(double threshold);
 
 /** "same", "operator", "fused", … */
 const char *rps_compare_verdict_name(enum rps_compare_verdict verdict);

@@ -69,8 +69,10 @@ add_below(const struct rps_compare_words *words,
         const struct rps_compared_tensor *tensor)
 {
     struct rps_text *text = words->text;
-    const bool short_one = tensor->cosine >= words->options->threshold &&
-                           tensor->length_ratio < words->options->threshold;
+    const bool short_one =
+            tensor->cosine >= words->options->threshold &&
+            tensor->length_ratio <
+                    rps_compare_length_threshold(words->options->threshold);
 
     rps_text_add(text, " has cosine ");
     rps_compare_add_cosine(text, tensor->cosine);

@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,7 +189,20 @@ row_agrees(const struct rps_compare_sums *sums,
     }
     return !options->exact &&
            rps_compare_sums_cosine(sums) >= options->threshold &&
-           rps_compare_sums_ratio(sums) >= options->threshold;
+           rps_compare_sums_ratio(sums) >=
+                   rps_compare_length_threshold(options->threshold);
+}
+
+/* NaN is less than all. */
+static void
+take_least(struct rps_compared_tensor *tensor, double cosine, uint64_t key)
+{
+    if (!tensor->has_rows ||
+            (!isnan(tensor->row_cosine) && !(cosine >= tensor->row_cosine))) {
+        tensor->has_rows = true;
+        tensor->row_cosine = cosine;
+        tensor->row_key = key;
+    }
 }
 
 static void
@@ -206,6 +220,7 @@ add_rows(struct rps_compared_tensor *tensor,
 
         rps_compare_sums_add(&row, left, right, dim);
         rps_compare_sums_add(&sums, left, right, dim);
+        take_least(tensor, rps_compare_sums_cosine(&row), aligning->keys[i]);
         if (!row_agrees(&row, options)) {
             tensor->rows_differ++;
             aligning->differ[i] = true;
@@ -238,7 +253,7 @@ compare_rows_of(struct rps_compared_tensor *tensor,
         return;
     }
     tensor->agrees = true;
-    tensor->cosine = (double)__builtin_nan("");
+    tensor->cosine = (double)NAN;
     if (rps_dumped_load(tensor->left, &values[0], &error) != RPS_OK ||
             rps_dumped_load(tensor->right, &values[1], &error) != RPS_OK) {
         rps_compare_problem(tensor, true, "%s", error.text);
@@ -284,7 +299,7 @@ rps_compare_rows(struct rps_compared *compared,
 
     assert(compared->tensor_count > 0 && !tensor->is_output);
     tensor->agrees = true;
-    tensor->cosine = (double)__builtin_nan("");
+    tensor->cosine = (double)NAN;
     if (rps_dumped_load(tensor->left, &keys[0], &error) != RPS_OK ||
             rps_dumped_load(tensor->right, &keys[1], &error) != RPS_OK) {
         rps_compare_problem(tensor, true, "%s", error.text);

@@ -98,6 +98,12 @@ rps_compare_sums_ratio(const struct rps_compare_sums *sums)
                                : sqrt(sums->rr / sums->ll);
 }
 
+double
+rps_compare_length_threshold(double threshold)
+{
+    return fmax(0.0, 1.0 - sqrt(2.0 - 2.0 * threshold));
+}
+
 void
 rps_compare_sums_give(
         const struct rps_compare_sums *sums, struct rps_compared_tensor *tensor)
@@ -223,7 +229,8 @@ do_agree(const struct rps_compared_tensor *tensor,
     }
     /* NaN agrees with nothing */
     return tensor->cosine >= options->threshold &&
-           tensor->length_ratio >= options->threshold;
+           tensor->length_ratio >=
+                   rps_compare_length_threshold(options->threshold);
 }
 
 void

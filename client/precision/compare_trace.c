@@ -111,33 +111,31 @@ by_contents(
     return NULL;
 }
 
-struct rps_compare_writer
+void
 rps_compare_trace(const struct rps_dumped *left, const struct rps_dumped *right,
-        const struct rps_compared_tensor *tensor)
+        const struct rps_compared_tensor *tensor,
+        struct rps_compare_writer writers[2])
 {
-    struct rps_compare_writer writer = {.is_left = true};
+    const struct rps_dumped *const dumped[2] = {left, right};
+    const struct rps_dumped_tensor *const read[2] = {
+            tensor->left, tensor->right};
     uint64_t element;
 
+    writers[0] = (struct rps_compare_writer){.is_left = true};
+    writers[1] = (struct rps_compare_writer){.is_left = false};
     if (tensor->left == NULL || tensor->right == NULL) {
-        return writer;
+        return;
     }
     element = farthest(tensor);
-    /* the graph goes by contents where no place is known */
-    writer.op = by_place(left, tensor->left, element);
-    writer.by_contents = tensor->left->place == 0;
-    if (writer.op == NULL) {
-        writer.op = by_place(right, tensor->right, element);
-        writer.by_contents = tensor->right->place == 0;
-        writer.is_left = false;
+    for (int side = 0; side < 2; side++) {
+        /* the graph goes by contents where no place is known */
+        writers[side].by_contents = read[side]->place == 0;
+        writers[side].op = by_place(dumped[side], read[side], element);
     }
-    if (writer.op == NULL) {
-        writer.by_contents = true;
-        writer.is_left = true;
-        writer.op = by_contents(left, tensor->left);
+    for (int side = 0;
+            side < 2 && writers[0].op == NULL && writers[1].op == NULL;
+            side++) {
+        writers[side].by_contents = true;
+        writers[side].op = by_contents(dumped[side], read[side]);
     }
-    if (writer.op == NULL) {
-        writer.is_left = false;
-        writer.op = by_contents(right, tensor->right);
-    }
-    return writer;
 }

@@ -12,11 +12,13 @@ struct rps_compare_writer {
 };
 
 /**
- * By the places of both sides, then by equal contents: what goes from the
- * device to the host lies elsewhere there.
+ * Of the left and of the right side: by place; where that finds nobody on
+ * either, by equal contents: what goes from the device to the host lies
+ * elsewhere there.
  */
-struct rps_compare_writer rps_compare_trace(const struct rps_dumped *left,
+void rps_compare_trace(const struct rps_dumped *left,
         const struct rps_dumped *right,
-        const struct rps_compared_tensor *tensor);
+        const struct rps_compared_tensor *tensor,
+        struct rps_compare_writer writers[2]);
 
 #endif /* RPS_PRECISION_COMPARE_TRACE_H */

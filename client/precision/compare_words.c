@@ -157,6 +157,32 @@ is_readable(const struct rps_compared *compared)
     return true;
 }
 
+static bool
+is_alone(const struct rps_compared *compared)
+{
+    return compared != NULL &&
+           (compared->left == NULL || compared->right == NULL);
+}
+
+/* One that the other side has not says the most; NULL: nobody wrote it. */
+static const struct rps_compare_writer *
+pick_writer(const struct rps_compare_words *words,
+        const struct rps_compare_writer writers[2])
+{
+    for (int side = 0; side < 2; side++) {
+        if (writers[side].op != NULL &&
+                is_alone(compared_of(words->comparison, &writers[side]))) {
+            return &writers[side];
+        }
+    }
+    for (int side = 0; side < 2; side++) {
+        if (writers[side].op != NULL) {
+            return &writers[side];
+        }
+    }
+    return NULL;
+}
+
 static void
 say_written(const struct rps_compare_words *words,
         const struct rps_compare_writer *writer)
@@ -170,10 +196,13 @@ say_written(const struct rps_compare_words *words,
                                 : "On the %s it was written by %s \"%s\"",
             writer->is_left ? "left" : "right", writer->op->type,
             writer->op->name);
-    if (compared != NULL &&
-            (compared->left == NULL || compared->right == NULL)) {
-        rps_text_add(text, ", which the other side has not: go on there.\n");
-    } else if (compared != NULL && !is_readable(compared)) {
+    if (is_alone(compared)) {
+        rps_text_add(text, ", which the other side has not.\n"
+                           "Next, run both with the same options, or name its "
+                           "counterpart (docs/PRECISION.md): --map FILE\n");
+        return;
+    }
+    if (compared != NULL && !is_readable(compared)) {
         rps_text_add(text, ", whose output cannot be read on both sides: it "
                            "may be there already.\n");
     } else {
@@ -201,7 +230,8 @@ say_inputs(const struct rps_compare_words *words)
 {
     const struct rps_compared *first = first_of(words);
     const struct rps_compared_tensor *tensor = rps_compare_worst(first, false);
-    struct rps_compare_writer writer;
+    struct rps_compare_writer writers[2];
+    const struct rps_compare_writer *writer;
 
     add_first(words);
     rps_text_add(words->text, " is the first that differs, and it differs in "
@@ -222,9 +252,10 @@ say_inputs(const struct rps_compare_words *words)
         add_keys(words->text, first);
         rps_text_add(words->text, ". ");
     }
-    writer = rps_compare_trace(words->left, words->right, tensor);
-    if (writer.op != NULL) {
-        say_written(words, &writer);
+    rps_compare_trace(words->left, words->right, tensor, writers);
+    writer = pick_writer(words, writers);
+    if (writer != NULL) {
+        say_written(words, writer);
     } else {
         say_unwritten(words);
     }
@@ -232,10 +263,9 @@ say_inputs(const struct rps_compare_words *words)
 
 /* --- all agree ----------------------------------------------------------- */
 
-static void
-say_same(const struct rps_compare_words *words)
+static const struct rps_compared *
+least_of(const struct rps_comparison *comparison)
 {
-    const struct rps_comparison *comparison = words->comparison;
     const struct rps_compared *least = NULL;
 
     for (uint32_t i = 0; i < comparison->operator_count; i++) {
@@ -247,6 +277,45 @@ say_same(const struct rps_compare_words *words)
             least = compared;
         }
     }
+    return least;
+}
+
+/* The row that is the least alike, where a table is the first to have one: it
+ * does not show in the cosine of all. */
+static void
+add_least_row(const struct rps_compare_words *words)
+{
+    const struct rps_comparison *comparison = words->comparison;
+    const struct rps_compared_tensor *least = NULL;
+    const struct rps_compared *of = NULL;
+
+    for (uint32_t i = 0; i < comparison->operator_count; i++) {
+        const struct rps_compared *compared = &comparison->operators[i];
+
+        for (uint32_t k = 0; k < compared->tensor_count; k++) {
+            const struct rps_compared_tensor *tensor = &compared->tensors[k];
+
+            if (tensor->has_rows && tensor->row_cosine < 1.0 &&
+                    (least == NULL || tensor->row_cosine < least->row_cosine)) {
+                least = tensor;
+                of = compared;
+            }
+        }
+    }
+    if (least != NULL) {
+        rps_text_add(words->text, ", of a row ");
+        rps_compare_add_cosine(words->text, least->row_cosine);
+        rps_text_add(words->text, ", of key %" PRIu64 " in %s \"%s\"",
+                least->row_key, of->type, of->name);
+    }
+}
+
+static void
+say_same(const struct rps_compare_words *words)
+{
+    const struct rps_comparison *comparison = words->comparison;
+    const struct rps_compared *least = least_of(comparison);
+
     rps_text_add(words->text, "Step %" PRIu64 ": every operator agrees",
             words->left->step);
     if (comparison->equal_files == comparison->compared_files) {
@@ -260,8 +329,11 @@ say_same(const struct rps_compare_words *words)
         rps_text_add(words->text, ". The least cosine of an output is ");
         rps_compare_add_cosine(words->text, least->output_cosine);
         rps_text_add(words->text, ", of %s \"%s\"", least->type, least->name);
+        add_least_row(words);
     }
-    rps_text_add(words->text, ".\n");
+    rps_text_add(words->text,
+            ".\nA higher --threshold than %.15g finds what is smaller.\n",
+            words->options->threshold);
 }
 
 static void

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/worker/dumping.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "client/worker/device.h"
@@ -10,6 +9,7 @@
 #include <recps/npu.h>
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,25 +39,35 @@ struct rps_dumping {
 
 /* --- beginning ------------------------------------------------------------ */
 
-/* "recps-train --data x": NULs between. */
+/* A word of it need not be UTF-8. */
+static bool
+add_word(json_t *words, const char *word)
+{
+    json_t *text = json_string(word);
+
+    return json_array_append_new(
+                   words, text != NULL ? text : json_string("?")) == 0;
+}
+
+/* ["recps-train", "--data", "x"]: what is to be typed to do it again. The
+ * kernel has it with NULs between, and says of its file that it is empty. */
 static json_t *
 command(void)
 {
-    struct rps_error error;
-    char *bytes = NULL;
-    size_t length = 0;
-    json_t *text;
+    char bytes[COMMAND_BYTES_MAX];
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    size_t length = file != NULL ? fread(bytes, 1, sizeof(bytes) - 1, file) : 0;
+    json_t *words = json_array();
+    bool good = words != NULL;
 
-    if (rps_pipe_read("/proc/self/cmdline", COMMAND_BYTES_MAX, &bytes, &length,
-                &error) != RPS_OK) {
-        return json_string("");
+    bytes[length] = '\0';
+    for (size_t at = 0; good && at < length; at += strlen(&bytes[at]) + 1) {
+        good = add_word(words, &bytes[at]);
     }
-    for (size_t i = 0; i + 1 < length; i++) {
-        bytes[i] = bytes[i] == '\0' ? ' ' : bytes[i];
+    if (file != NULL) {
+        fclose(file);
     }
-    text = json_string(bytes);
-    free(bytes);
-    return text != NULL ? text : json_string(""); /* no UTF-8 */
+    return words;
 }
 
 /* What a reader of it wants to know of the run. NULL: no memory. */

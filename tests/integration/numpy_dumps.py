@@ -1,123 +1,98 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps that a test writes with NumPy alone, and the guide's find_nan.py."""
-import itertools
+"""Dumps as NumPy writes them: the folders, names and manifests of
+client/precision/dump.h and read.h, independent of the programs."""
 import json
-import subprocess
-import sys
+import pathlib
+import re
 
 import numpy as np
 
-# The script of the precision guide, its print indented.
-FIND_NAN = '''
-import glob
-import numpy as np
-
-files = glob.glob("dump_data_npy/*")
-files.sort(key = lambda x : int(x.split(".")[4]))
-for i in files:
-    f = np.load(i)
-    if np.isnan(f).any():
-        print(i)
-        break
-'''
-
+TIME = "20261130173500"
 DTYPES = {"float32": "f32", "float64": "f64", "int32": "i32", "uint32": "u32",
           "int64": "i64", "uint64": "u64"}
-PLACE = 0x7f0000000000
-
-
-def find_nan(folder, tmp_path):
-    """The name of the file that the guide's script prints; None: none."""
-    tmp_path.mkdir(exist_ok=True)
-    (tmp_path / "find_nan.py").write_text(FIND_NAN, "utf8")
-    link = tmp_path / "dump_data_npy"
-    link.unlink(missing_ok=True)
-    link.symlink_to(folder)
-    done = subprocess.run([sys.executable, "find_nan.py"], cwd=tmp_path,
-                          capture_output=True, text=True, timeout=60,
-                          check=True)
-    return done.stdout.strip().rpartition("/")[2] or None
 
 
 def clean(name):
-    return "".join("_" if c in "./\\ " else c for c in name)
+    return re.sub(r"[./\\ ]", "_", name)
 
 
 class Tensor:
-    """Numbers, and where they lie: views of one array share its place."""
+    """An array with a label, and the place where it lay."""
 
-    def __init__(self, array, place, dtype=None):
-        self.array = array
+    def __init__(self, array, label=None, place=0):
+        self.array = np.ascontiguousarray(array)
+        self.label = label
         self.place = place
-        self.dtype = dtype or DTYPES[str(array.dtype)]
-
-    def __getitem__(self, index):
-        view = self.array[index]
-        offset = (view.__array_interface__["data"][0]
-                  - self.array.__array_interface__["data"][0])
-        return Tensor(view, self.place + offset, self.dtype)
-
-    def entry(self, label, file):
-        entry = {"label": label, "dtype": self.dtype,
-                 "shape": list(self.array.shape),
-                 "place": hex(self.place),
-                 "strides": [s // self.array.itemsize
-                             for s in self.array.strides]}
-        return entry | ({"file": file} if file else {})
 
 
-class Dump:
-    """One step. Operators are written as they are added."""
+def tensor(value):
+    return value if isinstance(value, Tensor) else Tensor(value)
 
-    def __init__(self, path, step=0, manifest=True, **run):
-        self.path = path
-        self.step = step
-        self.run = run
-        self.folder = path / f"dump/20260101000000/0/model/1/{step}"
-        self.folder.mkdir(parents=True)
-        self.manifest = manifest
-        self.operators = []
-        self.places = itertools.count(PLACE, 0x10000000)
-        self.times = itertools.count(1_700_000_000_000_000 + step * 10 ** 9, 7)
 
-    def tensor(self, array, dtype=None):
-        """Somewhere in memory."""
-        return Tensor(np.asarray(array), next(self.places), dtype)
+def operator(type, part, inputs, outputs, holds=None, attributes=None):
+    """inputs and outputs: arrays or Tensors; part: "top.2"."""
+    return {"type": type, "name": f"{part}/{type}" if part else type,
+            "holds": holds, "attributes": attributes or {},
+            "inputs": [tensor(t) for t in inputs],
+            "outputs": [tensor(t) for t in outputs]}
 
-    def _save(self, stem, side, index, tensor):
-        if tensor.array.size == 0:
-            return None
-        name = f"{stem}.{next(self.times)}.{side}.{index}.npy"
-        np.save(self.folder / name, np.ascontiguousarray(tensor.array))
-        return name
 
-    def op(self, kind, name, inputs, outputs, holds=None, stream=0,
-           read=None, **attributes):
-        """inputs, outputs: {label: tensor}; read: what other numbers an input
-        had when it was read."""
-        task = len(self.operators)
-        stem = f"{clean(kind)}.{clean(name)}.{task}.{stream}"
-        entry = {"type": kind, "name": name, "holds": holds, "task": task,
-                 "stream": stream, "attributes": attributes,
-                 "inputs": [], "outputs": []}
-        if holds is None:
-            del entry["holds"]
-        for i, (label, tensor) in enumerate(inputs.items()):
-            seen = Tensor((read or {}).get(label, tensor.array), tensor.place,
-                          tensor.dtype)
-            file = self._save(stem, "input", i, seen)
-            entry["inputs"].append(tensor.entry(label, file))
-        for i, (label, tensor) in enumerate(outputs.items()):
-            file = self._save(stem, "output", i, tensor)
-            entry["outputs"].append(tensor.entry(label, file))
-        self.operators.append(entry)
-        return entry
+def lookup(table, keys, rows):
+    keys = np.asarray(keys, np.uint64)
+    return {"type": "lookup", "name": table, "holds": None, "attributes": {},
+            "inputs": [Tensor(keys, "keys")], "outputs": [Tensor(rows, "rows")]}
 
-    def end(self):
-        if self.manifest:
-            text = json.dumps({"recps_dump": 1, "step": self.step,
-                               "complete": True, "run": self.run,
-                               "operators": self.operators})
-            path = self.folder.parent / f"{self.step}.json"
-            path.write_text(text, "utf8")
-        return self.path
+
+def push(table, keys, gradients):
+    keys = np.asarray(keys, np.uint64)
+    return {"type": "push", "name": table, "holds": None, "attributes": {},
+            "inputs": [Tensor(keys, "keys"), Tensor(gradients, "gradients")],
+            "outputs": []}
+
+
+def step_folder(path, step, device="0", model="little_demo", time=TIME):
+    return pathlib.Path(path) / "dump" / time / device / model / "1" / str(step)
+
+
+def write_step(path, step, operators, run=None, manifest=True, index=None):
+    """Returns the step's folder. index: of its folder, where not the step."""
+    folder = step_folder(path, step if index is None else index)
+    folder.mkdir(parents=True)
+    clock = 1_700_000_000_000_000 + 1_000_000 * step
+    listed = []
+    for task, op in enumerate(operators):
+        entry = {key: op[key] for key in ("type", "name", "attributes")}
+        if op["holds"]:
+            entry["holds"] = op["holds"]
+        entry |= {"task": task, "stream": 0, "inputs": [], "outputs": []}
+        for way in ("input", "output"):
+            for number, one in enumerate(op[f"{way}s"]):
+                clock += 1
+                file = (f"{clean(op['type'])}.{clean(op['name'])}.{task}.0."
+                        f"{clock}.{way}.{number}.npy")
+                if one.array.size:
+                    np.save(folder / file, one.array)
+                said = {"file": file if one.array.size else None,
+                        "dtype": DTYPES[str(one.array.dtype)],
+                        "shape": list(one.array.shape)}
+                if one.label:
+                    said["label"] = one.label
+                if one.place:
+                    said["place"] = hex(one.place)
+                    said["strides"] = [
+                        s // one.array.itemsize for s in one.array.strides]
+                entry[f"{way}s"].append(said)
+        listed.append(entry)
+    if manifest:
+        said = {"recps_dump": 1, "step": step, "complete": True,
+                "run": run or {}, "operators": listed}
+        folder.with_suffix(".json").write_text(json.dumps(said))
+    return folder
+
+
+def files_of(folder, name, way=None):
+    """Files of an operator, in order of time."""
+    found = [f for f in pathlib.Path(folder).glob("*.npy")
+             if f.name.split(".")[1] == clean(name) and
+             (way is None or f.name.split(".")[5] == way)]
+    return sorted(found, key=lambda f: int(f.name.split(".")[4]))

@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pytest
 
-import dumps
+import numpy_dumps as dumps
 import programs
 import trainer
 
@@ -211,6 +211,15 @@ def test_a_length_that_differs_is_found_though_the_cosine_is_1(tmp_path):
     assert "top.0/linear_dweight" in run.stdout
 
 
+@pytest.mark.parametrize("factor, threshold, code", [
+    (1.2, 0.98, 0), (1.3, 0.98, 1), (1.002, 0.999999, 1), (1.001, 0.999999, 0)])
+def test_lengths_may_differ_as_far_as_directions(tmp_path, factor, threshold, code):
+    assert (1 / factor < 1 - np.sqrt(2 - 2 * threshold)) == (code == 1)
+    ops = [dumps.operator("add", "top", [], [np.ones(9) * f]) for f in (1, factor)]
+    a, b = write_two(tmp_path, ops[:1], ops[1:])
+    recps(a, b, "--threshold", threshold, code=code)
+
+
 def test_a_fused_operator_is_to_be_taken_apart(tmp_path):
     run = {"command": ["recps-train", "--device", "npu", "--data", "a b"]}
     left = make_step()
@@ -244,7 +253,7 @@ def test_a_stale_row_is_found_by_its_key(tmp_path):
                   ("inputs", "outputs"))
     order = np.random.default_rng(3).permutation(B)
     changed = rows.copy()
-    changed[[7, 9]] += np.float32(1)
+    changed[[7, 9]] += np.float32(9)
     right = copy.deepcopy(left)
     right[0] = dumps.lookup("emb", keys[order], changed[order])
     a, b = write_two(tmp_path, left, right)
@@ -257,6 +266,24 @@ def test_a_stale_row_is_found_by_its_key(tmp_path):
         figures(rows, changed)["cosine"], rel=1e-8)
     text = recps(a, b, code=1).stdout
     assert 'lookup of table "emb"' in text and str(keys[7]) in text
+
+
+def test_a_row_that_is_a_step_old_is_told_before_it_is_below(tmp_path):
+    left = make_step()
+    keys, rows = (named(left, "emb")[way][0].array for way in
+                  ("inputs", "outputs"))
+    right = change(left, "emb", "outputs", 0, set_at(
+        5, rows[5] + np.float32([.01, -.02, .03, 0])))
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b)["steps"][0]
+    stale = figures(rows[5], named(right, "emb")["outputs"][0].array[5])["cosine"]
+    one = found["operators"][0]["outputs"][0]
+    assert one["row_key"] == str(keys[5])
+    assert one["row_cosine"] == pytest.approx(stale, rel=1e-8)
+    assert f'of key {keys[5]} in lookup "emb"' in found["words"]
+    assert "A higher --threshold than 0.98" in found["words"]
+    found = answer(a, b, "--threshold", str((1 + stale) / 2), code=1)
+    assert found["operator"]["keys"] == [str(keys[5])]
 
 
 def test_many_keys_are_counted_and_ten_are_told(tmp_path):
@@ -383,6 +410,21 @@ def test_a_fault_in_a_fused_operator_shows_against_its_parts(tmp_path):
     assert found["verdict"] == "fused"
     assert found["operator"]["name"] == "top.0/linear_backward"
     assert [t["agrees"] for t in found["operator"]["outputs"]] == [True, False]
+
+
+def test_a_writer_that_one_side_has_alone_is_told(tmp_path):
+    """As a dropout, in place."""
+    left = make_step(fused=False)
+    right = change(left, "top.0/relu", "inputs", 0, lambda z: -z)
+    at = right.index(named(right, "top.0/relu"))
+    z = named(right, "top.0/relu")["inputs"][0]
+    right.insert(at, dumps.operator("dropout", "top.0", [z], [z]))
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, code=1)
+    assert (found["verdict"], found["operator"]["name"]) == (
+        "inputs", "top.0/relu")
+    assert ('On the right it was written by dropout "top.0/dropout", which the '
+            "other side has not") in found["words"]
 
 
 def test_an_operator_that_ran_twice_meets_each_time(tmp_path):
@@ -592,6 +634,52 @@ def test_a_bad_mapping_is_refused(tmp_path, text, words):
     mapping.write_text(text)
     run = recps(a, b, "--map", mapping, code=65)
     assert words in run.stderr and str(mapping) in run.stderr
+
+
+# ---- what recps-train writes ----
+
+DATA = ["--data", "synthetic:rows=200,seed=3", "--batch-size", 100]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A function: the dump of a run with these options."""
+    folder = tmp_path_factory.mktemp("trained")
+
+    def train(*options):
+        path = folder / "".join(str(o) for o in options)
+        if not path.exists():
+            trainer.train(*DATA, *options, "--dump-step", "0|1", "--dump-path",
+                          path)
+        return path
+
+    return train
+
+
+@trainer.needs_programs
+def test_host_and_device_agree_fused_and_not(trained):
+    host = trained("--device", "cpu")
+    for device, fusion in (("cpu", "off"), ("npu", "on"), ("npu", "off")):
+        found = answer(host, trained("--device", device, "--fusion", fusion))
+        assert found["same"] and len(found["steps"]) == 2
+        for step in found["steps"]:
+            assert step["only_left"] == step["only_right"] == 0
+            for op in step["operators"]:
+                assert min(op["input_cosine"], op["output_cosine"]) > 0.999999
+            if device == "cpu":
+                assert step["equal_files"] == step["files"]
+
+
+@trainer.needs_programs
+def test_another_seed_shows_at_once_with_the_command_to_type(trained):
+    a, b = trained("--seed", 1), trained("--seed", 2)
+    found = answer(a, b, code=1)
+    assert found["step"] == 0 and "seed (1, 2)" in found["words"]
+    [left], [right] = (list(side.glob("dump/*/0/dlrm/0/1")) for side in (a, b))
+    text = recps(left, right, code=1).stdout
+    assert (f"recps-train --data synthetic:rows=200,seed=3 --batch-size 100 --seed "
+            f"1 --dump-step '0|1' --dump-path {a} --dump-step '0-1' --rotate"
+            ) in text
 
 
 # ---- the documentation ----
