@@ -37,8 +37,8 @@ key_words(const struct rps_nan_report *report)
 /* --- tables -----------------------------------------------------------------
  */
 
-static void
-say_keys(struct rps_nan_search *search, const char *before)
+void
+rps_nan_say_keys(struct rps_nan_search *search, const char *before)
 {
     struct rps_nan_report *report = search->report;
     char *keys = key_words(report);
@@ -82,7 +82,7 @@ rps_nan_end_at_lookup(
     }
     report->ending = RPS_NAN_EMBEDDING;
     rps_nan_note_keys(search, spot);
-    say_keys(search, "the lookup returned rows that are not finite:");
+    rps_nan_say_keys(search, "the lookup returned rows that are not finite:");
     if (report->key_count > 0) {
         rps_nan_say(search, &report->words,
                 "look at a row with `recps lookup %s %" PRIu64
@@ -100,7 +100,7 @@ end_at_push(struct rps_nan_search *search, const struct rps_nan_spot *spot)
 
     report->ending = RPS_NAN_PUSH;
     rps_nan_note_keys(search, spot);
-    say_keys(search,
+    rps_nan_say_keys(search,
             "the gradients that are pushed are not finite, and no operator "
             "wrote them so:");
     rps_nan_say(search, &report->words,
@@ -449,7 +449,7 @@ rps_nan_end_at_growth(struct rps_nan_search *search)
         (void)snprintf(before, sizeof(before),
                 "the largest number, %.9g, is of", report->cause.value);
         rps_nan_note_keys(search, &report->cause);
-        say_keys(search, before);
+        rps_nan_say_keys(search, before);
     } else if (op->input_count > 0 && !report->cause.is_output) {
         char *words = rps_nan_spot_words(report->dumped, &report->cause);
 
