@@ -28,6 +28,7 @@ def test_types_are_strict(tmp_path):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("there is no mypy")
     said = run(sys.executable, "-m", "mypy", "--strict", "-p", "recps",
+               "--config-file", programs.ROOT / "pyproject.toml",
                "--cache-dir", programs.BUILD / "mypy", cwd=tmp_path,
                env={**os.environ, "MYPYPATH": str(package.SOURCE)})
     assert said.startswith("Success")

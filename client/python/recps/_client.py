@@ -175,6 +175,7 @@ class Client:
         self._dropped: collections.deque[tuple[int, c.CTicket]] = (
             collections.deque())
         self._tables: dict[str, EmbeddingTable] = {}
+        self._kept_step = 0
         self._forsaken = False  # closed while an interrupted call goes on
         self._close = weakref.finalize(self, _close_handle, handle, self._pid,
                                        self._lock)
@@ -263,6 +264,19 @@ class Client:
     def embedded(self) -> bool:
         """Are the tables in this process?"""
         return self._options.embedded
+
+    @property
+    def is_ours(self) -> bool:
+        """Was it opened by this process, not by one that forked it?"""
+        return self._pid == os.getpid()
+
+    def where(self) -> dict[str, typing.Any]:
+        """Where rows are: ``servers`` (addresses; none: in this process),
+        ``checkpoint_dir`` (of the embedded mode) and ``checkpoint_step``, the
+        last that this client saved or restored; 0: none."""
+        return {"servers": list(self._options.addresses),
+                "checkpoint_dir": self._options.checkpoint_dir,
+                "checkpoint_step": self._kept_step}
 
     @property
     def role(self) -> str:
@@ -410,6 +424,7 @@ class Client:
                 handle, 0, ctypes.byref(saved)))
 
         self._ask(call)
+        self._kept_step = saved.step
         return Saved(saved.step, bool(saved.delta), saved.parent_step,
                      saved.rows, saved.erased, saved.bytes,
                      saved.pause_us / 1e6, saved.ms / 1e3)
@@ -439,6 +454,7 @@ class Client:
         started = self.begin(whole("step", step, 2**63 - 1), mode=mode,
                              replicas=replicas)
         self._reopen()
+        self._kept_step = started.step
         return started
 
     def _reopen(self) -> None:

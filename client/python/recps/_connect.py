@@ -72,6 +72,12 @@ class Options:
         self.is_chief = bool(self.cluster.is_chief)
         self.rank: int = self.cluster.rank
         self.replica_count: int = self.cluster.replica_count
+        self.addresses: list[str] = [
+            (self.cluster.ps[i].address or b"").decode()
+            for i in range(0 if self.embedded else self.ps_count)]
+        folder = self.text("checkpoint_dir") if self.embedded else None
+        self.checkpoint_dir: str | None = (
+            os.path.abspath(os.fsdecode(folder)) if folder else None)
         if self.role == "ps":
             c.lib.rps_cluster_finish(ctypes.byref(self.cluster))
             raise InvalidError(
