@@ -125,6 +125,7 @@ send_all(rps_client *client, struct work *work)
 rps_status
 rps_assign_rows(rps_client *client, const rps_assign *assign)
 {
+    RPS_TURN(client);
     struct work work = {.assign = assign};
     rps_status status = rps_client_enter(client);
 

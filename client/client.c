@@ -7,10 +7,12 @@
 #include "client/connect.h"
 #include "client/dial.h"
 #include "client/exchange.h"
+#include "client/io_thread.h"
 #include "client/redial.h"
 #include "client/watch.h"
 #include "proto/auth.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,6 +49,7 @@ rps_client_enter(const rps_client *client)
                 "after fork",
                 (long)client->pid);
     }
+    assert(rps_io_has_turn(client)); /* RPS_TURN() */
     return RPS_OK;
 }
 
@@ -283,6 +286,11 @@ check_options(const rps_client_options *options)
         return rps_client_fail(
                 RPS_E_INVAL, "options: begin with rps_client_options_init()");
     }
+    if ((options->flags & ~RPS_CLIENT_THREAD) != 0) {
+        return rps_client_fail(RPS_E_INVAL,
+                "options.flags: 0x%x; RPS_CLIENT_THREAD is allowed",
+                options->flags);
+    }
     return RPS_OK;
 }
 
@@ -319,6 +327,9 @@ rps_client_open(rps_client **client_out, const rps_client_options *options)
         status = client->embedded ? rps_connect_local(client)
                                   : rps_connect_all(client);
     }
+    if (status == RPS_OK && (options->flags & RPS_CLIENT_THREAD) != 0) {
+        status = rps_io_start(client);
+    }
     if (status != RPS_OK) {
         rps_client_close(client);
         return status;
@@ -349,8 +360,8 @@ destroy_channels(rps_client *client, bool forked)
 void
 rps_client_close(rps_client *client)
 {
-    if (client == NULL) {
-        return;
+    if (client == NULL || !rps_io_stop(client)) {
+        return; /* of a child: what it has is left where it lies */
     }
     rps_save_forget(client);
     while (client->tickets != NULL) {
@@ -387,6 +398,8 @@ rps_client_error(const rps_client *client)
 enum rps_transport
 rps_server_transport(const rps_client *client, uint32_t ps)
 {
+    RPS_TURN(client);
+
     return client != NULL && ps < client->channel_count &&
                            !client->channels[ps]->lost
                    ? client->channels[ps]->transport
@@ -396,6 +409,8 @@ rps_server_transport(const rps_client *client, uint32_t ps)
 void
 rps_client_traffic(const rps_client *client, rps_traffic *traffic_out)
 {
+    RPS_TURN(client);
+
     if (traffic_out != NULL) {
         *traffic_out = client != NULL ? client->traffic : (rps_traffic){0};
     }

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "client/io_thread.h"
 #include "client/near.h"
 
 #include <errno.h>
@@ -313,7 +314,7 @@ tell_passed_by(const struct rps_dial *dial)
     struct rps_text line = {0};
 
     if (dial->passed_by == NULL || dial->near || client->told_passed_by ||
-            client->report == NULL) {
+            client->report == NULL || rps_io_is_alone(client)) {
         return;
     }
     client->told_passed_by = true;

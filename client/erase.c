@@ -119,6 +119,7 @@ rps_status
 rps_erase_rows(rps_client *client, const char *table, size_t n,
         const uint64_t *keys, uint64_t *erased_out)
 {
+    RPS_TURN(client);
     struct work work = {.erased = 0};
     rps_status status = rps_client_enter(client);
 

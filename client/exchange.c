@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "client/expire.h"
+#include "client/io_thread.h"
 #include "client/redial.h"
 #include "client/refusal.h"
 #include "client/watch.h"
@@ -394,7 +395,8 @@ send_one(rps_client *client, struct rps_exchange *exchange,
     ticket->outstanding += ticket->done ? 0 : 1;
     append(channel, exchange);
     channel->unsent++;
-    if (channel->unsent == 1 && !channel->down && may_send(channel, exchange)) {
+    if (channel->unsent == 1 && !channel->down && may_send(channel, exchange) &&
+            !rps_io_sends(client, channel)) {
         (void)send_now(client, channel, exchange);
     }
 }
@@ -668,10 +670,20 @@ rps_take_text(struct rps_exchange *exchange, const struct rps_message *reply,
 
 /* --- moving -------------------------------------------------------------- */
 
-/* What to poll for; true: there is work now. *wait_ms is made shorter where
- * something is due before. */
+/* There is something that rps_channel_pump() would send. */
 static bool
-watch_all(rps_client *client, bool waits, uint64_t now_ms, int *wait_ms)
+can_pump(const struct rps_channel *channel)
+{
+    const struct rps_exchange *at = channel->waiting;
+
+    while (channel->unsent > 0 && at != NULL && at->sent) {
+        at = at->next;
+    }
+    return channel->unsent > 0 && at != NULL && may_send(channel, at);
+}
+
+bool
+rps_client_arm(rps_client *client, bool waits, uint64_t now_ms, int *wait_ms)
 {
     bool work = false;
     uint32_t i;
@@ -688,6 +700,7 @@ watch_all(rps_client *client, bool waits, uint64_t now_ms, int *wait_ms)
             continue;
         }
         work |= channel->ops->arm(channel, waits);
+        work |= rps_io_sends(client, channel) && can_pump(channel);
         client->polls[i].fd =
                 channel->ops->watch(channel, &client->polls[i].events);
     }
@@ -736,7 +749,7 @@ rps_client_move(rps_client *client, int timeout_ms)
             (timeout_ms < 0 || timeout_ms > GIVE_UP_MS)) {
         timeout_ms = GIVE_UP_MS;
     }
-    work = watch_all(client, waits, now_ms, &timeout_ms);
+    work = rps_client_arm(client, waits, now_ms, &timeout_ms);
     /* Where there is work everybody moves, and finds out for himself; only
      * dials are asked for. An interrupted poll leaves revents 0: nothing moves,
      * the caller's loop comes back. */

@@ -189,6 +189,14 @@ rps_take_fn rps_take_text;
  */
 void rps_client_move(rps_client *client, int timeout_ms);
 
+/**
+ * What to poll for, into client->polls; true: there is work now. *wait_ms (-1:
+ * no limit) is made shorter where a dial is due before. `waits`: as of
+ * rps_channel_ops.arm.
+ */
+bool rps_client_arm(
+        rps_client *client, bool waits, uint64_t now_ms, int *wait_ms);
+
 /** Move until it is done or the time is over (0: no limit; TIMEOUT). */
 rps_status rps_ticket_wait(
         struct rps_ticket_state *ticket, uint32_t timeout_ms);

@@ -111,6 +111,7 @@ rps_status
 rps_find_embedding_table(
         rps_client *client, const char *name, rps_embedding_table **table_out)
 {
+    RPS_TURN(client);
     rps_status status = rps_client_enter(client);
 
     if (table_out == NULL) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside of an rps_client and of a table's handle. One thread at a time
- * uses them; nothing here is locked.
+ * uses them, whoever has the turn (io_thread.h); nothing here is locked.
  */
 #ifndef RPS_CLIENT_HANDLE_H
 #define RPS_CLIENT_HANDLE_H
@@ -18,6 +18,7 @@
 #include <sys/types.h>
 
 struct rps_dial;
+struct rps_io;
 struct rps_ticket_state;
 struct rps_watch;
 
@@ -64,6 +65,7 @@ struct rps_client {
     bool in_job; /* the job has begun: a server without memory is fenced */
     uint32_t known_epoch;    /* as was given */
     struct rps_watch *watch; /* behind rps_client_fd() */
+    struct rps_io *io;       /* RPS_CLIENT_THREAD; else NULL */
 
     uint64_t reconnects; /* connections that went on where one was cut */
     bool has_deadlines;  /* a request may have had one */
@@ -83,6 +85,16 @@ struct rps_client {
     struct rps_save_run *saving; /* save.c; NULL: none was begun */
     uint32_t wishes_kept; /* RPS_WISH_SAVE: when the running save is over */
 };
+
+/** The first line of a public function that uses a client (or NULL): until its
+ * end the I/O thread leaves it alone. Within another one it does nothing. */
+#define RPS_TURN(client)                                                \
+    const rps_client *rps_turn __attribute__((cleanup(rps_turn_end))) = \
+            rps_turn_begin(client)
+
+/** NULL: there is no thread to take turns with. io_thread.c */
+const rps_client *rps_turn_begin(const rps_client *client);
+void rps_turn_end(const rps_client **turn);
 
 /** FORKED in a child, INVAL without a handle; begins every call. */
 rps_status rps_client_enter(const rps_client *client);

@@ -216,6 +216,7 @@ step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
 rps_status
 rps_job_alike(rps_client *client, const char *fields)
 {
+    RPS_TURN(client);
     rps_status status = rps_client_enter(client);
     json_t *object = NULL;
     char *text = NULL;
@@ -242,6 +243,7 @@ rps_job_alike(rps_client *client, const char *fields)
 rps_status
 rps_job_join(rps_client *client, rps_start *start_out)
 {
+    RPS_TURN(client);
     struct rps_answer answer = {0};
     rps_start start = {0};
     json_t *object = NULL;
@@ -279,6 +281,7 @@ rps_job_join(rps_client *client, rps_start *start_out)
 rps_status
 rps_job_await_end(rps_client *client, uint32_t timeout_ms)
 {
+    RPS_TURN(client);
     const struct rps_verb verb = {.opcode = RPS_OP_STEP_END, .bare = true};
     rps_status status = rps_client_enter(client);
 
@@ -466,6 +469,7 @@ rps_status
 rps_step_end(rps_client *client, uint64_t step, double loss, uint32_t wishes,
         rps_decision *decision_out)
 {
+    RPS_TURN(client);
     struct rps_answer answer = {0};
     rps_status status = rps_job_check_member(client, false);
 
@@ -519,6 +523,7 @@ build_apply(rps_client *client, struct rps_outbox *outbox, uint32_t ps)
 rps_status
 rps_apply(rps_client *client)
 {
+    RPS_TURN(client);
     struct rps_ticket_state *ticket = NULL;
     struct rps_outbox outbox;
     rps_status status = rps_job_check_member(client, false);

@@ -289,6 +289,7 @@ rps_status
 rps_job_begin_again(rps_client *client, uint64_t step, const rps_terms *terms,
         const char *reason, rps_start *start_out)
 {
+    RPS_TURN(client);
     struct begin begin = {.start = {.step = step}};
 
     return begin_job(client, &begin, terms, reason, start_out);
@@ -306,6 +307,7 @@ rps_job_begin_from(rps_client *client, uint64_t step,
         const rps_warm_start *warm, const rps_terms *terms,
         rps_start *start_out, char **outcome_out)
 {
+    RPS_TURN(client);
     struct begin begin = {
             .start = {.step = step}, .warm = warm, .outcome = outcome_out};
     rps_status status = rps_client_enter(client);

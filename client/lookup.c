@@ -417,6 +417,7 @@ rps_status
 rps_lookup_start(rps_client *client, const rps_call *call,
         const rps_lookup *lookups, size_t count, rps_ticket *ticket_out)
 {
+    RPS_TURN(client);
     struct rps_ticket_state *ticket = NULL;
     struct rps_outbox outbox;
     struct work *work = NULL;
@@ -460,6 +461,8 @@ fail:
 uint64_t
 rps_lookup_step(const rps_client *client)
 {
+    RPS_TURN(client);
+
     return client != NULL ? client->lookup_step : 0;
 }
 
@@ -467,6 +470,7 @@ rps_status
 rps_embedding_lookup(
         rps_embedding_table *table, size_t n, const uint64_t *keys, float *rows)
 {
+    RPS_TURN(table != NULL ? table->client : NULL);
     rps_lookup lookup = {
             .table = table, .keys = keys, .key_count = n, .rows = rows};
     rps_ticket ticket;

@@ -210,6 +210,7 @@ alter(rps_client *client, const char *table, json_t *fields)
 rps_status
 rps_alter_table(rps_client *client, const char *table, const char *fields_json)
 {
+    RPS_TURN(client);
     json_t *fields = NULL;
     rps_status status = check_name(client, table);
 
@@ -274,6 +275,7 @@ rps_status
 rps_evict_rows(rps_client *client, const char *table, rps_eviction *sum_out,
         rps_eviction *each_out)
 {
+    RPS_TURN(client);
     struct rps_answer *answers = NULL;
     rps_eviction sum = {0};
     rps_status status = check_name(client, table != NULL ? table : "all");
@@ -313,6 +315,7 @@ rps_evict_rows(rps_client *client, const char *table, rps_eviction *sum_out,
 rps_status
 rps_drop_table(rps_client *client, const char *table, uint64_t *rows_out)
 {
+    RPS_TURN(client);
     struct rps_answer *answers = NULL;
     rps_embedding_table *handle;
     uint64_t rows = 0;
@@ -422,6 +425,7 @@ rps_status
 rps_hot_keys(rps_client *client, const char *table, size_t max, rps_hot *keys,
         size_t *count_out)
 {
+    RPS_TURN(client);
     struct rps_answer *answers = NULL;
     struct ranking ranking = {0};
     rps_status status = check_name(client, table);

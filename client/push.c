@@ -276,6 +276,7 @@ rps_status
 rps_push_start(rps_client *client, const rps_call *call, const rps_push *pushes,
         size_t count, rps_ticket *ticket_out)
 {
+    RPS_TURN(client);
     struct rps_ticket_state *ticket = NULL;
     struct rps_outbox outbox;
     struct work work = {0};
@@ -311,6 +312,7 @@ rps_status
 rps_push_gradients(rps_embedding_table *table, uint64_t step, size_t n,
         const uint64_t *keys, const float *gradients, float learning_rate)
 {
+    RPS_TURN(table != NULL ? table->client : NULL);
     rps_push push = {
             .table = table,
             .keys = keys,

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "client/dial.h"
 #include "client/expire.h"
+#include "client/io_thread.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -302,6 +303,14 @@ give_up(rps_client *client, struct rps_channel *channel, uint64_t now_ms)
     rps_channel_lose(client, channel, RPS_E_UNREACHABLE, &error);
 }
 
+/* Asked of who waits; between two calls nobody does. */
+static bool
+wants_end(const rps_client *client)
+{
+    return client->give_up != NULL && !rps_io_is_alone(client) &&
+           client->give_up(client->give_up_context) != 0;
+}
+
 void
 rps_redial_move(rps_client *client, uint32_t ps, short revents, uint64_t now_ms)
 {
@@ -319,8 +328,7 @@ rps_redial_move(rps_client *client, uint32_t ps, short revents, uint64_t now_ms)
         resume(client, rps_dial_take(dial));
     } else if ((dial->state == RPS_DIAL_WAIT && dial->attempts > 0 &&
                        now_ms >= dial->until_ms) ||
-               (client->give_up != NULL &&
-                       client->give_up(client->give_up_context) != 0)) {
+               wants_end(client)) {
         give_up(client, channel, now_ms);
         rps_dial_clear(dial);
     }
@@ -329,6 +337,7 @@ rps_redial_move(rps_client *client, uint32_t ps, short revents, uint64_t now_ms)
 rps_status
 rps_client_rolled_back(rps_client *client, uint32_t ps, rps_rollback *out)
 {
+    RPS_TURN(client);
     rps_status status = rps_client_enter(client);
     struct rps_channel *channel;
     struct rps_lost *lost;

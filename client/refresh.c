@@ -247,6 +247,7 @@ rps_status
 rps_refresh_tables(rps_client *client, uint64_t since,
         const rps_refresh_part *parts, size_t count, size_t *changed_out)
 {
+    RPS_TURN(client);
     struct work work = {0};
     rps_status status;
 

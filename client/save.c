@@ -441,6 +441,7 @@ begin_failed(rps_client *client, struct rps_save_run *run, rps_status status)
 rps_status
 rps_save_begin(rps_client *client, const rps_save_plan *plan)
 {
+    RPS_TURN(client);
     struct cuts cuts = {.parent = NULL};
     struct rps_save_run *run;
     rps_status status = check_save(client, plan);
@@ -487,6 +488,7 @@ check_begun(const rps_client *client)
 rps_status
 rps_save_poll(rps_client *client, int *done_out, rps_saved *saved_out)
 {
+    RPS_TURN(client);
     rps_status status = check_begun(client);
 
     if (done_out == NULL) {
@@ -511,6 +513,7 @@ rps_save_poll(rps_client *client, int *done_out, rps_saved *saved_out)
 rps_status
 rps_save_wait(rps_client *client, uint32_t timeout_ms, rps_saved *saved_out)
 {
+    RPS_TURN(client);
     const uint64_t start = rps_clock_ms();
     rps_status status = check_begun(client);
 

@@ -235,6 +235,7 @@ static rps_status
 scan_on(rps_client *client, const char *table, rps_scan *scan,
         struct work *work, size_t *count_out)
 {
+    RPS_TURN(client);
     const void *rows = work->whole != NULL ? (const void *)work->whole
                                            : (const void *)work->rows;
     rps_status status = check(client, table, scan, work->max, rows);

@@ -128,6 +128,7 @@ rps_status
 rps_get_embedding_table(rps_client *client, const rps_table_spec *spec,
         rps_embedding_table **table_out)
 {
+    RPS_TURN(client);
     rps_embedding_table *table;
     rps_status status = check_get(client, spec);
     uint64_t id;

@@ -215,6 +215,7 @@ ticket_of(rps_client *client, rps_ticket ticket, rps_status *status_out)
 rps_status
 rps_wait(rps_client *client, rps_ticket ticket, uint32_t timeout_ms)
 {
+    RPS_TURN(client);
     rps_status status;
     struct rps_ticket_state *found = ticket_of(client, ticket, &status);
 
@@ -232,6 +233,7 @@ rps_wait(rps_client *client, rps_ticket ticket, uint32_t timeout_ms)
 rps_status
 rps_poll(rps_client *client, rps_ticket ticket, int *done_out)
 {
+    RPS_TURN(client);
     rps_status status;
     struct rps_ticket_state *found = ticket_of(client, ticket, &status);
 
@@ -257,6 +259,7 @@ rps_poll(rps_client *client, rps_ticket ticket, int *done_out)
 void
 rps_cancel(rps_client *client, rps_ticket ticket)
 {
+    RPS_TURN(client);
     rps_status status;
     struct rps_ticket_state *found = ticket_of(client, ticket, &status);
 

@@ -15,6 +15,7 @@ static rps_status
 ask(rps_client *client, uint32_t ps, uint16_t opcode, const char *text,
         char **json_out)
 {
+    RPS_TURN(client);
     struct rps_verb verb = {.opcode = opcode};
     struct rps_answer answer = {0};
     rps_status status = rps_client_enter(client);
@@ -123,6 +124,7 @@ rps_wish(rps_client *client, uint32_t wishes)
 rps_status
 rps_shutdown(rps_client *client)
 {
+    RPS_TURN(client);
     rps_status status = rps_client_enter(client);
     struct rps_error first = {{0}};
     uint32_t ps;
@@ -243,6 +245,7 @@ newest_common(const struct steps *lists, uint32_t count)
 rps_status
 rps_newest_checkpoint(rps_client *client, uint64_t *step_out)
 {
+    RPS_TURN(client);
     struct rps_verb verb = {.opcode = RPS_OP_STAT, .bare = true};
     struct rps_answer *answers = NULL;
     struct steps *lists = NULL;

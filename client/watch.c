@@ -219,6 +219,8 @@ open_watch(struct rps_watch *watch)
 int
 rps_client_fd(const rps_client *client)
 {
+    RPS_TURN(client);
+
     if (rps_client_enter(client) != RPS_OK || client->embedded) {
         return -1;
     }

@@ -121,6 +121,7 @@
   X(RPS_SCOPE_TRAIN, predict, STRING, "", "", "", "restore, write a probability a test row to this file") \
   X(RPS_SCOPE_TRAIN, blas_threads, U64, "1", "threads", "1..1024", "threads of the dense kernels") \
   X(RPS_SCOPE_TRAIN, pipeline_depth, U64, "3", "batches", "1..64", "batches in hand: one is computed, the others are read and looked up ahead") \
+  X(RPS_SCOPE_TRAIN, client_thread, BOOL, "false", "", "", "a thread moves requests and replies while the loop computes (docs/TRAINING.md)") \
   X(RPS_SCOPE_TRAIN, device, CHOICE, "cpu", "", "cpu|npu", "what computes the model: plain calls here, or a simulated NPU of this host (docs/NPU.md)") \
   X(RPS_SCOPE_TRAIN, device_id, STRING, "auto", "", "1..16", "which of the host's NPUs, a number from 0 on; auto: that of the worker's place among those of the host") \
   X(RPS_SCOPE_TRAIN, device_memory, BYTES, "1GiB", "bytes", "1MiB..1TiB", "memory of the NPU") \
@@ -143,6 +144,13 @@
   X(RPS_SCOPE_TRAIN, summary_dir, STRING, "", "", "", "write scalar summaries below this folder") \
   X(RPS_SCOPE_TRAIN, profile, STRING, "", "", "", "write what each step does, and for how long, below this folder (docs/PROFILE.md); empty: no") \
   X(RPS_SCOPE_TRAIN, profile_steps, STRING, "11:20", "steps", "1..64", "FIRST:LAST: the steps that --profile is of") \
+  X(RPS_SCOPE_TRAIN, dump, BOOL, "false", "", "", "write what every operator of some steps reads and writes, as .npy files (docs/PRECISION.md)") \
+  X(RPS_SCOPE_TRAIN, dump_step, STRING, "0", "steps", "1..256", "the steps of a dump, and --dump with it: 0 is the first of the job; 0|5|10, 0-3|7 or all") \
+  X(RPS_SCOPE_TRAIN, dump_path, STRING, "", "", "", "the folder of a dump, and --dump with it; empty: precision_data/npu/debug_0, of --device cpu precision_data/tf/dump") \
+  X(RPS_SCOPE_TRAIN, rotate, BOOL, "false", "", "", "--dump moves the dump that is there to the next name, debug_0 to debug_1; else it is refused") \
+  X(RPS_SCOPE_TRAIN, dump_limit, BYTES, "8GiB", "bytes", "4KiB..1024TiB", "of a dump's files; what would have more is refused before it begins") \
+  X(RPS_SCOPE_TRAIN, dump_rank, U64, "0", "", "0..65535", "the replica that dumps; the others do not") \
+  X(RPS_SCOPE_TRAIN, dump_and_save, BOOL, "false", "", "", "--dump goes with --save-steps") \
   X(RPS_SCOPE_TRAIN, on_bad_row, CHOICE, "stop", "", "stop|skip", "what a malformed row does")
 /* clang-format on */
 

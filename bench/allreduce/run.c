@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "bench/net/server.h"
+#include "bench/net/tidy.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 #include "bench/net/load.h"
 #include "bench/net/report.h"
 #include "bench/net/stream.h"
+#include "bench/net/tidy.h"
 #include "bench/net/versus.h"
 #include "bench/print.h"
 #include "proto/value.h"
@@ -384,7 +385,10 @@ bench_net_main(int argc, char **argv)
     }
     signal(SIGPIPE, SIG_IGN);
     bench_net_report_init(&net.report);
-    status = bench_dist_load(&net.args.dist, &net.error);
+    status = bench_tidy_start(&net.error);
+    if (status == RPS_OK) {
+        status = bench_dist_load(&net.args.dist, &net.error);
+    }
     if (status == RPS_OK) {
         status = bench_keyset_init(&net.set, net.args.rows,
                 bench_dist_trace(&net.args.dist), &net.error);
@@ -393,6 +397,7 @@ bench_net_main(int argc, char **argv)
     if (status == RPS_OK) {
         status = run(&net);
     }
+    bench_tidy_await_end();
     if (status != RPS_OK) {
         fprintf(stderr, "recps-bench net: %s\n",
                 net.error.text[0] != '\0' ? net.error.text

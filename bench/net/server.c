@@ -5,8 +5,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "bench/check.h"
+#include "bench/net/tidy.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <libgen.h>
 #include <math.h>
@@ -41,42 +41,6 @@ server_path(void)
         free(path);
     }
     return strdup("recpsd");
-}
-
-rps_status
-bench_folder_make(char folder[64], struct rps_error *error)
-{
-    snprintf(folder, 64, "/tmp/recps-bench-XXXXXX");
-    if (mkdtemp(folder) == NULL) {
-        folder[0] = '\0';
-        return rps_fail(
-                error, RPS_E_IO, "a folder in /tmp: %s", strerror(errno));
-    }
-    return RPS_OK;
-}
-
-void
-bench_folder_remove(const char *folder)
-{
-    DIR *dir = folder[0] != '\0' ? opendir(folder) : NULL;
-    const struct dirent *entry = NULL;
-
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        (void)unlinkat(dirfd(dir), entry->d_name, 0);
-    }
-    if (dir != NULL) {
-        closedir(dir);
-        (void)rmdir(folder);
-    }
-}
-
-void
-bench_child_stop(pid_t pid)
-{
-    if (pid > 0) {
-        kill(pid, SIGTERM);
-        waitpid(pid, NULL, 0);
-    }
 }
 
 double
@@ -133,6 +97,7 @@ read_port(struct bench_server *server, struct rps_error *error)
             return RPS_OK;
         }
         if (waitpid(server->pid, NULL, WNOHANG) != 0) {
+            bench_child_forget(server->pid);
             server->pid = 0;
             return rps_fail(error, RPS_E_UNREACHABLE,
                     "recpsd ended before it listened");
@@ -162,7 +127,7 @@ bench_server_start(struct bench_server *server,
     if (path == NULL) {
         return rps_fail(error, RPS_E_NOMEM, "out of memory");
     }
-    server->pid = fork();
+    server->pid = bench_child_start();
     if (server->pid == 0) {
         run_server(path, server->folder);
     }

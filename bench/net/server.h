@@ -25,14 +25,6 @@ void bench_server_stop(struct bench_server *server);
 /** CPU time of a process, s; NaN: not known. */
 double bench_process_cpu_seconds(pid_t pid);
 
-/** Folder for a server's files, ours alone. Errors: IO. */
-rps_status bench_folder_make(char folder[64], struct rps_error *error);
-/** With the plain files in it. */
-void bench_folder_remove(const char *folder);
-
-/** End a child and wait for it; 0 is nothing. */
-void bench_child_stop(pid_t pid);
-
 /** A client of it by this transport; LOCAL: in process. */
 rps_status bench_client_open(rps_client **client_out,
         const struct bench_server *server, enum rps_transport transport,

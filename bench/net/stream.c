@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "bench/net/pipe.h"
-#include "bench/net/server.h"
+#include "bench/net/tidy.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -154,7 +154,7 @@ bench_stream_init(struct bench_stream *stream, struct rps_error *error)
     if (status != RPS_OK || stream->transport == RPS_TRANSPORT_LOCAL) {
         return status;
     }
-    stream->child = fork();
+    stream->child = bench_child_start();
     if (stream->child == 0) {
         run_child(stream);
     }

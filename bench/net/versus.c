@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "bench/check.h"
 #include "bench/net/server.h"
+#include "bench/net/tidy.h"
 #include "bench/print.h"
 
 #include <errno.h>
@@ -110,7 +111,7 @@ start_server(struct bench_rival *rival, const struct bench_rival_ops *ops,
     snprintf(rival->path, sizeof(rival->path), "%s/%s.sock", rival->folder,
             name);
     rival->port = rival->is_unix ? 0 : free_port();
-    rival->pid = fork();
+    rival->pid = bench_child_start();
     if (rival->pid == 0) {
         run_child(rival, ops);
     }
@@ -120,6 +121,7 @@ start_server(struct bench_rival *rival, const struct bench_rival_ops *ops,
     }
     while (rps_clock_ms() < end_ms) {
         if (waitpid(rival->pid, &code, WNOHANG) != 0) {
+            bench_child_forget(rival->pid);
             rival->pid = 0;
             return WIFEXITED(code) && WEXITSTATUS(code) == EXIT_NOT_FOUND
                            ? rps_fail(error, RPS_E_NOT_FOUND,

@@ -2,10 +2,10 @@
 /* recps diff: what differs between two checkpoints, row by row of each key. */
 #include "base/hash.h"
 #include "base/spec.h"
-#include "client/cli/checkpoint_rows.h"
 #include "client/cli/checkpoint_tool.h"
 #include "client/cli/table_print.h"
 #include "embedding/checkpoint/replay.h"
+#include "embedding/checkpoint/rowset.h"
 #include "embedding/checkpoint/values.h"
 
 #include <inttypes.h>
@@ -77,8 +77,8 @@ struct comparing {
     size_t count;
     /* of the table at hand */
     struct difference *d;
-    struct rps_checkpoint_rows rows; /* of A, in the slots at hand */
-    float *row_a;                    /* [dim] */
+    struct rps_rowset rows; /* of A, in the slots at hand */
+    float *row_a;           /* [dim] */
     float *row_b;
 };
 
@@ -168,7 +168,7 @@ keep_a(void *context, struct rps_ckpt_batch *batch, struct rps_error *error)
     struct comparing *c = context;
 
     c->d->rows_a += batch->n;
-    return rps_checkpoint_rows_add(&c->rows, batch)
+    return rps_rowset_add(&c->rows, batch)
                    ? RPS_OK
                    : rps_fail(error, RPS_E_NOMEM,
                              "no memory for the rows of table %s: give a "
@@ -184,7 +184,7 @@ meet_b(void *context, struct rps_ckpt_batch *batch, struct rps_error *error)
     (void)error;
     c->d->rows_b += batch->n;
     for (size_t i = 0; i < batch->n; i++) {
-        const size_t at = rps_checkpoint_rows_find(&c->rows, batch->keys[i]);
+        const size_t at = rps_rowset_find(&c->rows, batch->keys[i]);
 
         if (at == SIZE_MAX) {
             c->d->added++;
@@ -223,7 +223,7 @@ count_ranges(const struct comparing *c)
 {
     const struct rps_ckpt_chain *chain = &c->chains[0];
     const size_t row =
-            rps_checkpoint_rows_bytes(c->rows.value_bytes, c->rows.slot_floats);
+            rps_rowset_bytes(c->rows.value_bytes, c->rows.slot_floats);
     const uint64_t fit = c->memory_bytes / 2 / row + 1;
     uint64_t rows = 0;
 
@@ -248,7 +248,7 @@ compare_range(struct comparing *c, uint32_t first, uint32_t last,
 
     a.slot_first = b.slot_first = first;
     a.slot_last = b.slot_last = last;
-    rps_checkpoint_rows_clear(&c->rows);
+    rps_rowset_clear(&c->rows);
     status = rps_ckpt_replay_rows(&a, keep_a, c, error);
     if (status == RPS_OK) {
         status = rps_ckpt_replay_rows(&b, meet_b, c, error);
@@ -278,7 +278,7 @@ compare_rows(struct comparing *c, struct rps_error *error)
         status = compare_range(c, RPS_SLOT_COUNT * i / ranges,
                 RPS_SLOT_COUNT * (i + 1) / ranges - 1, error);
     }
-    rps_checkpoint_rows_finish(&c->rows);
+    rps_rowset_finish(&c->rows);
     free(c->row_a);
     free(c->row_b);
     return status;

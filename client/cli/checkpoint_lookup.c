@@ -3,10 +3,10 @@
 
 #include "base/hash.h"
 #include "base/spec.h"
-#include "client/cli/checkpoint_rows.h"
 #include "client/cli/checkpoint_tool.h"
 #include "embedding/checkpoint/keyset.h"
 #include "embedding/checkpoint/replay.h"
+#include "embedding/checkpoint/rowset.h"
 #include "embedding/checkpoint/values.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 /** Rows of the keys that are asked for. */
 struct wanted {
     struct rps_keyset keys;
-    struct rps_checkpoint_rows rows;
+    struct rps_rowset rows;
     struct rps_checkpoint_progress progress;
     uint64_t done;
     uint64_t total;
@@ -42,7 +42,7 @@ keep_wanted(
         kept++;
     }
     batch->n = kept;
-    return rps_checkpoint_rows_add(&w->rows, batch)
+    return rps_rowset_add(&w->rows, batch)
                    ? RPS_OK
                    : rps_fail(error, RPS_E_NOMEM, "no memory for the rows");
 }
@@ -125,7 +125,7 @@ print_all(const rps_table_spec *spec, const struct rps_keys *keys,
         return rps_tool_fail(RPS_TOOL_FAILED, "lookup", "no memory");
     }
     for (size_t i = 0; i < keys->count; i++) {
-        const size_t at = rps_checkpoint_rows_find(&w->rows, keys->list[i]);
+        const size_t at = rps_rowset_find(&w->rows, keys->list[i]);
 
         if (at != SIZE_MAX) {
             rps_ckpt_values_floats(spec->value_dtype,
@@ -155,7 +155,7 @@ lookup(struct rps_ckpt_chain *chain, const rps_table_spec *spec,
                                 : rps_checkpoint_fail("lookup", status, &error);
 
     rps_keyset_finish(&w.keys);
-    rps_checkpoint_rows_finish(&w.rows);
+    rps_rowset_finish(&w.rows);
     return code;
 }
 

@@ -25,11 +25,11 @@ static const struct {
 } families[] = {
         {"binary_cross_entropy", "loss"},
         {"BinaryCrossEntropy", "loss"},
-        {"bce_with_logits", "loss"},
+        {"bce", "loss"},
         {"embedding_bag", "pooling"},
         {"EmbeddingBag", "pooling"},
         {"pooling", "pooling"},
-        {"dot_interaction", "interaction"},
+        {"dots", "interaction"},
         {"aten::bmm", "interaction"},
         {"BmmBackward", "interaction"},
         {"aten::tril_indices", "interaction"},

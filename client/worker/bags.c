@@ -305,7 +305,7 @@ pool(struct rps_bags *bags, float *pooled)
 const float *
 rps_bags_pool(struct rps_bags *bags)
 {
-    const uint64_t begun = rps_operator_begin();
+    const uint64_t begun = rps_operator_begin(&bags->pool);
 
     if (bags->one_each) {
         return bags->rows;
@@ -343,7 +343,7 @@ spread(struct rps_bags *bags, float *pooled_gradients)
 const float *
 rps_bags_spread(struct rps_bags *bags, float *pooled_gradients)
 {
-    const uint64_t begun = rps_operator_begin();
+    const uint64_t begun = rps_operator_begin(&bags->spread);
 
     if (bags->one_each) {
         return pooled_gradients;

@@ -10,6 +10,7 @@
 #ifndef RPS_WORKER_DEVICE_H
 #define RPS_WORKER_DEVICE_H
 
+#include "client/precision/dump.h"
 #include "client/worker/loop.h"
 #include "client/worker/stage.h"
 #include "client/worker/usage.h"
@@ -74,6 +75,15 @@ bool rps_device_usage(void *context, struct rps_usage_device *usage);
 
 /** Its pool's memory, as figures of the profile. */
 void rps_device_profile(const struct rps_device *device, uint64_t now_ns);
+
+/** Show every operator to a dump; before the first step. Errors: the usual. */
+rps_status rps_device_watch(struct rps_device *device, struct rps_dump *dump,
+        struct rps_error *error);
+/** No longer. What still runs is waited for. */
+void rps_device_unwatch(struct rps_device *device);
+
+/** Where it lies that the host has at `at`; what is not copied there: `at`. */
+uint64_t rps_device_place(const struct rps_device *device, const void *at);
 
 /** Was its memory not enough once? */
 bool rps_device_is_full(const struct rps_device *device);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a device, for its files: device.c (opening, telling),
- * device_shape.c, device_feed.c, device_step.c, device_predict.c. */
+ * device_shape.c, device_feed.c, device_step.c, device_watch.c,
+ * device_predict.c. */
 #ifndef RPS_WORKER_DEVICE_IMPL_H
 #define RPS_WORKER_DEVICE_IMPL_H
 
@@ -144,6 +145,7 @@ struct rps_device {
     uint64_t loop_size;      /* as it was given, at the last launch */
     uint64_t launches;       /* that training's steps took, as counted there */
     uint64_t steps;          /* of training */
+    struct rps_dump *dump;   /* borrowed; NULL: none */
     bool full;               /* some memory was not to be had */
     bool told;               /* that a step was compiled again */
 };
@@ -174,6 +176,15 @@ rps_status rps_device_store_pack(struct rps_device *device,
 
 /** Behind the copy of `in`: rows that move to their places. */
 rps_status rps_device_store_give(struct rps_device *device);
+
+/* device_watch.c: what a dump has of a step. */
+
+/** It is compiled: so much it will write. */
+rps_status rps_device_expect_dump(struct rps_device *device,
+        struct rps_loop *loop, const struct rps_turn *turn);
+
+/** Its rows are where its copies take them. */
+rps_status rps_device_dump_fetched(struct rps_device *device);
 
 void rps_device_step_finish(struct rps_device *device);
 void rps_device_predictor_finish(struct rps_device *device);

@@ -70,6 +70,9 @@ fetch(void *context)
     if (status == RPS_OK) {
         status = gather(device, step->hand.turn);
     }
+    if (status == RPS_OK && device->dump != NULL) {
+        status = rps_device_dump_fetched(device);
+    }
     if (status != RPS_OK) {
         return stop(step, status);
     }
@@ -416,6 +419,9 @@ begin(struct rps_device *device, struct rps_loop *loop)
         step->shape.cached = device->rows != NULL;
         rps_device_shape_grow(&step->shape, device->model, turn);
         status = compile(device, loop, ahead);
+        if (status == RPS_OK) {
+            status = rps_device_expect_dump(device, loop, turn);
+        }
     }
     if (status != RPS_OK) {
         return status;

@@ -9,8 +9,7 @@
  * of their table, without a bias: the mixed dimensions of Ginart et al.
  * (2019), as in the published DLRM code.
  */
-#include "client/npu/kernels/dots.h"
-#include "client/worker/mlp.h"
+#include "client/worker/dlrm_impl.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -18,48 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Of a table whose dim is not the vectors' width. */
-struct projection {
-    const struct rps_variable *weight; /* [width][dim]; NULL: none */
-    float *output;                     /* [tile][bags][width] */
-    float *gradient;                   /* the same; padding: zeros */
-    float *back;                       /* [tile][bags][dim] */
-    struct rps_operator forward_operator;
-    struct rps_operator backward_operator;
-};
-
-struct dlrm {
-    struct rps_mlp bottom;
-    struct rps_mlp top;
-    struct projection projections[RPS_MODEL_TABLES_MAX];
-    struct rps_dots dots;        /* the best set */
-    struct rps_dots_shape shape; /* n vectors a sample: b and its bags */
-    uint32_t top_in;             /* width + n (n - 1) / 2 */
-    float *top_input;            /* [tile][top_in] */
-    float *top_gradient;         /* [tile][top_in] */
-    float *vectors;              /* [n][stride]: T of one row */
-    float *columns;              /* [stride][room]: the same, transposed */
-    float *vectors_gradient;     /* [n][stride] */
-    const float *bottom_output;  /* of the tile in hand */
-    struct rps_operator dots_operator;
-    struct rps_operator dots_backward_operator;
-};
-
 /* How the profile calls them. */
 static void
-name_projection(struct projection *projection,
+name_projection(struct rps_dlrm_projection *projection,
         const struct rps_model_table *table, uint32_t width)
 {
     const uint64_t rows = (uint64_t)RPS_MODEL_TILE * table->bags;
-    const char *name = projection->weight->name; /* proj.TABLE.weight */
-    char part[RPS_VARIABLE_NAME_BYTES];
     struct rps_operator *forward = &projection->forward_operator;
     struct rps_operator *backward = &projection->backward_operator;
 
-    (void)snprintf(part, sizeof(part), "%.*s",
-            (int)(strlen(name) - strlen(".weight")), name);
-    rps_operator_init(forward, "linear", part);
-    rps_operator_init(backward, "linear_backward", part);
+    rps_operator_init(forward, "linear", table->name);
+    rps_operator_init(backward, "linear_backward", table->name);
+    backward->holds = "dweight + dx";
     (void)snprintf(forward->shapes, sizeof(forward->shapes),
             "[%llu,%u] [%u,%u]", (unsigned long long)rows, table->dim, width,
             table->dim);
@@ -69,15 +38,16 @@ name_projection(struct projection *projection,
 }
 
 static void
-name_dots(struct dlrm *dlrm)
+name_dots(struct rps_dlrm *dlrm)
 {
     const struct rps_dots_shape *shape = &dlrm->shape;
     const uint64_t pairs = (uint64_t)shape->n * (shape->n - 1) / 2;
     struct rps_operator *forward = &dlrm->dots_operator;
     struct rps_operator *backward = &dlrm->dots_backward_operator;
 
-    rps_operator_init(forward, "dot_interaction", "interaction");
-    rps_operator_init(backward, "dot_interaction_backward", "interaction");
+    rps_operator_init(forward, "dots", "interaction");
+    rps_operator_init(backward, "dots_backward", "interaction");
+    forward->holds = "dots + concat";
     (void)snprintf(forward->shapes, sizeof(forward->shapes), "[%u,%u,%u]",
             RPS_MODEL_TILE, shape->n, shape->width);
     memcpy(backward->shapes, forward->shapes, sizeof(backward->shapes));
@@ -87,38 +57,44 @@ name_dots(struct dlrm *dlrm)
 
 /* Y = X W^T for all bags of a tile. */
 static void
-project(const struct projection *projection,
+project(const struct rps_dlrm_projection *projection,
         const struct rps_model_table *table, uint32_t width,
         const float *pooled)
 {
     const blasint rows = (blasint)(RPS_MODEL_TILE * table->bags);
     const blasint dim = (blasint)table->dim;
-    const uint64_t begun = rps_operator_begin();
+    const uint64_t begun = rps_operator_begin(&projection->forward_operator);
 
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, (blasint)width,
             dim, 1.0f, pooled, dim, projection->weight->values, dim, 0.0f,
             projection->output, (blasint)width);
     rps_operator_end(&projection->forward_operator, begun);
+    rps_operator_part_begin(&projection->join_operator);
+    rps_operator_part_end(&projection->join_operator);
 }
 
 /* dW += dY^T X, dX = dY W. */
 static void
-project_backward(const struct projection *projection,
+project_backward(const struct rps_dlrm_projection *projection,
         const struct rps_model_table *table, uint32_t width,
         const struct rps_model_input *tile, size_t t)
 {
     const blasint rows = (blasint)(RPS_MODEL_TILE * table->bags);
     const blasint dim = (blasint)table->dim, out = (blasint)width;
-    const uint64_t begun = rps_operator_begin();
+    const uint64_t begun = rps_operator_begin(&projection->backward_operator);
 
+    rps_operator_part_begin(&projection->dweight_operator);
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, out, dim, rows, 1.0f,
             projection->gradient, out, tile->pooled[t], dim, 1.0f,
             projection->weight->gradients, dim);
+    rps_operator_part_end(&projection->dweight_operator);
+    rps_operator_part_begin(&projection->dx_operator);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, dim, out, 1.0f,
             projection->gradient, out, projection->weight->values, dim, 0.0f,
             projection->back, dim);
     memcpy(tile->pooled_gradients[t], projection->back,
             tile->rows * rps_model_pooled_floats(table) * sizeof(float));
+    rps_operator_part_end(&projection->dx_operator);
     rps_operator_end(&projection->backward_operator, begun);
 }
 
@@ -139,7 +115,7 @@ copy_rows(float *to, size_t to_stride, const float *from, size_t from_stride,
 
 /* T of one row. */
 static void
-gather_vectors(const struct rps_model *model, struct dlrm *dlrm,
+gather_vectors(const struct rps_model *model, struct rps_dlrm *dlrm,
         const struct rps_model_input *tile, size_t row)
 {
     const uint32_t width = dlrm->shape.width;
@@ -148,7 +124,7 @@ gather_vectors(const struct rps_model *model, struct dlrm *dlrm,
     memcpy(to, dlrm->bottom_output + row * width, width * sizeof(float));
     to += dlrm->shape.stride;
     for (uint32_t t = 0; t < model->table_count; t++) {
-        const struct projection *projection = &dlrm->projections[t];
+        const struct rps_dlrm_projection *projection = &dlrm->projections[t];
         const uint32_t bags = model->tables[t].bags;
         const float *from = projection->weight != NULL ? projection->output
                                                        : tile->pooled[t];
@@ -161,31 +137,32 @@ gather_vectors(const struct rps_model *model, struct dlrm *dlrm,
 
 /* dT of one row, but b's, to where each table's gradients are. */
 static void
-scatter_vectors(const struct rps_model *model, const struct dlrm *dlrm,
+scatter_vectors(const struct rps_model *model, const struct rps_dlrm *dlrm,
         const struct rps_model_input *tile, size_t row)
 {
     const uint32_t width = dlrm->shape.width;
     const float *from = dlrm->vectors_gradient + dlrm->shape.stride;
 
     for (uint32_t t = 0; t < model->table_count; t++) {
-        const struct projection *projection = &dlrm->projections[t];
+        const struct rps_dlrm_projection *projection = &dlrm->projections[t];
         const uint32_t bags = model->tables[t].bags;
         float *to = projection->weight != NULL ? projection->gradient
                                                : tile->pooled_gradients[t];
 
         copy_rows(to + row * bags * width, width, from, dlrm->shape.stride,
                 bags, width);
+        rps_operator_row(&projection->split_operator, row);
         from += (size_t)bags * dlrm->shape.stride;
     }
 }
 
 /* [b, Z] of each row. */
 static void
-interact(const struct rps_model *model, struct dlrm *dlrm,
+interact(const struct rps_model *model, struct rps_dlrm *dlrm,
         const struct rps_model_input *tile)
 {
     const uint32_t width = dlrm->shape.width;
-    const uint64_t begun = rps_operator_begin();
+    const uint64_t begun = rps_operator_begin(&dlrm->dots_operator);
 
     for (size_t r = 0; r < RPS_MODEL_TILE; r++) {
         float *input = dlrm->top_input + r * dlrm->top_in;
@@ -194,6 +171,7 @@ interact(const struct rps_model *model, struct dlrm *dlrm,
         memcpy(input, dlrm->vectors, width * sizeof(float));
         dlrm->dots.forward(
                 &dlrm->shape, dlrm->vectors, dlrm->columns, input + width);
+        rps_operator_row(&dlrm->dots_operator, r);
     }
     rps_operator_end(&dlrm->dots_operator, begun);
 }
@@ -202,7 +180,7 @@ static void
 dlrm_forward(struct rps_model *model, const struct rps_model_input *tile,
         float *logits)
 {
-    struct dlrm *dlrm = model->state;
+    struct rps_dlrm *dlrm = model->state;
     const uint32_t width = dlrm->shape.width;
     const float *answer;
 
@@ -220,7 +198,7 @@ dlrm_forward(struct rps_model *model, const struct rps_model_input *tile,
 
 /* The padding of a short tile adds nothing to a projection's gradient. */
 static void
-clear_padding(const struct rps_model *model, struct dlrm *dlrm, size_t rows)
+clear_padding(const struct rps_model *model, struct rps_dlrm *dlrm, size_t rows)
 {
     for (uint32_t t = 0; t < model->table_count; t++) {
         const size_t floats = model->tables[t].bags * (size_t)dlrm->shape.width;
@@ -234,32 +212,37 @@ clear_padding(const struct rps_model *model, struct dlrm *dlrm, size_t rows)
 
 /* db of each row, and the tables' gradients. */
 static void
-interact_backward(const struct rps_model *model, struct dlrm *dlrm,
+interact_backward(const struct rps_model *model, struct rps_dlrm *dlrm,
         const struct rps_model_input *tile, float *bottom_gradient)
 {
     const uint32_t width = dlrm->shape.width;
-    const uint64_t begun = rps_operator_begin();
+    const uint64_t begun = rps_operator_begin(&dlrm->dots_backward_operator);
 
     for (size_t r = 0; r < tile->rows; r++) {
         const float *gradient = dlrm->top_gradient + r * dlrm->top_in;
-        float *b = bottom_gradient + r * width;
+        float *b = dlrm->vectors_gradient;
 
         gather_vectors(model, dlrm, tile, r);
         dlrm->dots.backward(&dlrm->shape, dlrm->vectors, gradient + width,
                 dlrm->vectors_gradient);
         for (uint32_t k = 0; k < width; k++) {
-            b[k] = gradient[k] + dlrm->vectors_gradient[k];
+            b[k] = gradient[k] + b[k];
         }
+        memcpy(bottom_gradient + r * width, b, width * sizeof(float));
+        rps_operator_row(&dlrm->dots_backward_operator, r);
         scatter_vectors(model, dlrm, tile, r);
     }
     rps_operator_end(&dlrm->dots_backward_operator, begun);
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        rps_operator_part_end(&dlrm->projections[t].split_operator);
+    }
 }
 
 static void
 dlrm_backward(struct rps_model *model, const struct rps_model_input *tile,
         const float *logit_gradients)
 {
-    struct dlrm *dlrm = model->state;
+    struct rps_dlrm *dlrm = model->state;
     const uint32_t width = dlrm->shape.width;
     float *bottom_gradient = rps_mlp_output_gradient(&dlrm->bottom);
 
@@ -281,7 +264,7 @@ dlrm_backward(struct rps_model *model, const struct rps_model_input *tile,
 static void
 dlrm_destroy(struct rps_model *model)
 {
-    struct dlrm *dlrm = model->state;
+    struct rps_dlrm *dlrm = model->state;
 
     if (dlrm == NULL) {
         return;
@@ -309,7 +292,7 @@ static const struct rps_model_ops dlrm_ops = {
 };
 
 static rps_status
-projection_init(struct projection *projection, struct rps_model *model,
+projection_init(struct rps_dlrm_projection *projection, struct rps_model *model,
         const struct rps_model_table *table, uint32_t width,
         struct rps_error *error)
 {
@@ -341,6 +324,8 @@ projection_init(struct projection *projection, struct rps_model *model,
     return RPS_OK;
 }
 
+/* --- making it ------------------------------------------------------------ */
+
 static uint32_t
 last_of(const struct rps_model_layers *layers)
 {
@@ -359,7 +344,7 @@ vector_count(const struct rps_model_shape *shape)
 }
 
 static rps_status
-allocate(struct dlrm *dlrm, struct rps_error *error)
+allocate(struct rps_dlrm *dlrm, struct rps_error *error)
 {
     const struct rps_dots_shape *shape = &dlrm->shape;
     const size_t cells = (size_t)RPS_MODEL_TILE * dlrm->top_in;
@@ -383,7 +368,7 @@ dlrm_init(struct rps_model *model, struct rps_error *error)
 {
     const struct rps_model_shape *shape = &model->shape;
     const uint32_t width = last_of(&shape->bottom);
-    struct dlrm *dlrm = model->state;
+    struct rps_dlrm *dlrm = model->state;
     uint32_t n = 1;
     rps_status status;
 
@@ -407,6 +392,9 @@ dlrm_init(struct rps_model *model, struct rps_error *error)
         status = rps_mlp_init(&dlrm->top, model, "top", dlrm->top_in,
                 &shape->top, false, error);
     }
+    if (status == RPS_OK) {
+        rps_dlrm_describe(model);
+    }
     return status;
 }
 
@@ -425,6 +413,6 @@ rps_dlrm_create(struct rps_model **model_out,
                 (unsigned long long)n - 1, (unsigned long long)pairs,
                 RPS_MODEL_WIDTH_MAX);
     }
-    return rps_model_build(model_out, &dlrm_ops, shape, 1, sizeof(struct dlrm),
-            dlrm_init, error);
+    return rps_model_build(model_out, &dlrm_ops, shape, 1,
+            sizeof(struct rps_dlrm), dlrm_init, error);
 }

@@ -53,18 +53,18 @@ name_layer(struct rps_mlp_layer *layer, const char *prefix, uint32_t index)
     char part[RPS_VARIABLE_NAME_BYTES];
 
     (void)snprintf(part, sizeof(part), "%s.%u", prefix, 2 * index);
-    rps_operator_init(&layer->forward, "linear", part);
+    rps_operator_init(
+            &layer->forward, layer->relu ? "linear_relu" : "linear", part);
     rps_operator_init(&layer->backward, "linear_backward", part);
     (void)snprintf(layer->forward.shapes, sizeof(layer->forward.shapes),
             "[%u,%u] [%u,%u]", RPS_MODEL_TILE, layer->in, layer->out,
             layer->in);
     memcpy(layer->backward.shapes, layer->forward.shapes,
             sizeof(layer->backward.shapes));
-    layer->forward.holds =
-            layer->relu ? "linear + bias + relu" : "linear + bias";
-    layer->backward.holds =
-            layer->relu ? "relu_backward + bias_backward + linear_backward"
-                        : "bias_backward + linear_backward";
+    if (layer->in > 0) { /* else there is nothing but a bias */
+        layer->forward.holds =
+                layer->relu ? "linear + bias + relu" : "linear + bias";
+    }
     layer->forward.flops = 2 * RPS_MODEL_TILE * in * out;
     layer->backward.flops = 2 * layer->forward.flops;
     layer->forward.bytes =
@@ -110,26 +110,34 @@ rps_mlp_finish(struct rps_mlp *mlp)
     memset(mlp, 0, sizeof(*mlp));
 }
 
+/* --- computing ------------------------------------------------------------ */
+
 static void
 layer_forward(const struct rps_mlp_layer *layer, const float *x)
 {
     const size_t cells = (size_t)RPS_MODEL_TILE * layer->out;
     float *y = layer->output;
 
+    rps_operator_part_begin(&layer->parts.bias);
     for (uint32_t r = 0; r < RPS_MODEL_TILE; r++) {
         memcpy(y + (size_t)r * layer->out, layer->bias->values,
                 layer->out * sizeof(float));
     }
+    rps_operator_part_end(&layer->parts.bias);
     if (layer->in > 0) {
+        rps_operator_part_begin(&layer->parts.product);
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, TILE,
                 (blasint)layer->out, (blasint)layer->in, 1.0f, x,
                 (blasint)layer->in, layer->weight->values, (blasint)layer->in,
                 1.0f, y, (blasint)layer->out);
+        rps_operator_part_end(&layer->parts.product);
     }
     if (layer->relu) { /* a NaN stays one, so that the loss shows it */
+        rps_operator_part_begin(&layer->parts.relu);
         for (size_t i = 0; i < cells; i++) {
             y[i] = y[i] <= 0.0f ? 0.0f : y[i];
         }
+        rps_operator_part_end(&layer->parts.relu);
     }
 }
 
@@ -137,7 +145,7 @@ const float *
 rps_mlp_forward(struct rps_mlp *mlp, const float *x)
 {
     for (uint32_t l = 0; l < mlp->layer_count; l++) {
-        const uint64_t begun = rps_operator_begin();
+        const uint64_t begun = rps_operator_begin(&mlp->layers[l].forward);
 
         layer_forward(&mlp->layers[l], x);
         rps_operator_end(&mlp->layers[l].forward, begun);
@@ -161,23 +169,31 @@ layer_backward(
     float *dy = layer->gradient;
 
     if (layer->relu) {
+        rps_operator_part_begin(&layer->parts.relu_backward);
         for (size_t i = 0; i < cells; i++) {
             dy[i] = layer->output[i] <= 0.0f ? 0.0f : dy[i];
         }
+        rps_operator_part_end(&layer->parts.relu_backward);
     }
+    rps_operator_part_begin(&layer->parts.dbias);
     for (uint32_t r = 0; r < RPS_MODEL_TILE; r++) {
         for (uint32_t o = 0; o < layer->out; o++) {
             layer->bias->gradients[o] += dy[(size_t)r * layer->out + o];
         }
     }
+    rps_operator_part_end(&layer->parts.dbias);
     if (layer->in == 0) {
         return;
     }
+    rps_operator_part_begin(&layer->parts.dweight);
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, out, in, TILE, 1.0f,
             dy, out, x, in, 1.0f, layer->weight->gradients, in);
+    rps_operator_part_end(&layer->parts.dweight);
     if (x_gradient != NULL) {
+        rps_operator_part_begin(&layer->parts.dx);
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, TILE, in, out,
                 1.0f, dy, out, layer->weight->values, in, 0.0f, x_gradient, in);
+        rps_operator_part_end(&layer->parts.dx);
     }
 }
 
@@ -187,7 +203,7 @@ rps_mlp_backward(struct rps_mlp *mlp, const float *x, float *x_gradient)
     for (uint32_t l = mlp->layer_count; l-- > 0;) {
         const float *input = l > 0 ? mlp->layers[l - 1].output : x;
         float *gradient = l > 0 ? mlp->layers[l - 1].gradient : x_gradient;
-        const uint64_t begun = rps_operator_begin();
+        const uint64_t begun = rps_operator_begin(&mlp->layers[l].backward);
 
         layer_backward(&mlp->layers[l], input, gradient);
         rps_operator_end(&mlp->layers[l].backward, begun);

@@ -7,9 +7,20 @@
 #define RPS_WORKER_MLP_H
 
 #include "client/worker/model.h"
-#include "client/worker/operator.h"
+#include "client/worker/operand.h"
 
 #include <stdbool.h>
+
+/** Of a layer, where a dump does not fuse them. */
+struct rps_mlp_parts {
+    struct rps_operator bias;
+    struct rps_operator product;
+    struct rps_operator relu;
+    struct rps_operator relu_backward;
+    struct rps_operator dbias;
+    struct rps_operator dweight;
+    struct rps_operator dx;
+};
 
 struct rps_mlp_layer {
     uint32_t in; /* 0: the output is the bias alone */
@@ -21,6 +32,7 @@ struct rps_mlp_layer {
     float *gradient; /* [tile][out] */
     struct rps_operator forward;
     struct rps_operator backward;
+    struct rps_mlp_parts parts;
 };
 
 struct rps_mlp {
@@ -36,6 +48,19 @@ rps_status rps_mlp_init(struct rps_mlp *mlp, struct rps_model *model,
         const char *prefix, uint32_t in, const struct rps_model_layers *layers,
         bool relu_last, struct rps_error *error);
 void rps_mlp_finish(struct rps_mlp *mlp);
+
+/** What is beyond its layers. */
+struct rps_mlp_ends {
+    struct rps_operand x;      /* [in] of a row; not looked at without */
+    const float *dx;           /* [tile][in]; NULL: it is not wanted */
+    struct rps_operand_home y; /* zeroed: they are alone */
+    struct rps_operand_home dy;
+    struct rps_operand_home dx_home;
+};
+
+/** What dumps have of it, once it is made. */
+void rps_mlp_describe(struct rps_mlp *mlp, struct rps_model *model,
+        const char *prefix, const struct rps_mlp_ends *ends);
 
 /** Shapes: x [tile][in]. Returns the last layer's output [tile][out]. */
 const float *rps_mlp_forward(struct rps_mlp *mlp, const float *x);

@@ -6,7 +6,6 @@
 #include "client/worker/model.h"
 
 #include "base/draw.h"
-#include "client/worker/operator.h"
 
 #include <recps/types.h>
 
@@ -16,10 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const struct rps_operator loss_operator = {.type = "bce_with_logits",
-        .name = "loss/bce_with_logits",
-        .holds = "loss + gradient"};
 
 struct rps_variable *
 rps_model_add_variable(struct rps_model *model, const char *name, uint32_t out,
@@ -99,6 +94,7 @@ rps_model_destroy(struct rps_model *model)
     }
     free(model->tile_dense);
     free(model->tile_labels);
+    rps_operands_finish(&model->operands);
     free(model);
 }
 
@@ -147,10 +143,14 @@ rps_model_build(struct rps_model **model_out, const struct rps_model_ops *ops,
                      ? rps_fail(error, RPS_E_NOMEM, "no memory for the model")
                      : init(model, error);
     if (status == RPS_OK) {
+        rps_model_describe_loss(model);
         status = make_variables(model, error);
     }
     if (status == RPS_OK) {
         status = make_tiles(model, error);
+    }
+    if (status == RPS_OK && model->operands.failed) {
+        status = rps_fail(error, RPS_E_NOMEM, "no memory for the model");
     }
     if (status == RPS_OK) {
         status = check_names(model, error);
@@ -252,9 +252,8 @@ tile_cut(struct rps_model *model, const struct rps_model_input *input,
 
 /* Loss of the tile's real rows; gradients of the padding are zeros. */
 static double
-tile_loss(struct rps_model *model, const struct rps_model_input *tile)
+add_up_loss(struct rps_model *model, const struct rps_model_input *tile)
 {
-    const uint64_t begun = rps_operator_begin();
     double loss = 0.0;
 
     memset(model->logit_gradients, 0, sizeof(model->logit_gradients));
@@ -269,8 +268,21 @@ tile_loss(struct rps_model *model, const struct rps_model_input *tile)
                     (float)((p - (double)label) * tile->loss_scale);
         }
     }
-    rps_operator_end(&loss_operator, begun);
     return loss * tile->loss_scale;
+}
+
+static void
+tile_loss(struct rps_model *model)
+{
+    const struct rps_model_operators *operators = &model->operators;
+    const uint64_t begun = rps_operator_begin(&operators->loss);
+
+    rps_operator_part_begin(&operators->loss_alone);
+    rps_operator_part_begin(&operators->loss_gradient);
+    model->loss += add_up_loss(model, &model->tile);
+    rps_operator_part_end(&operators->loss_alone);
+    rps_operator_part_end(&operators->loss_gradient);
+    rps_operator_end(&operators->loss, begun);
 }
 
 static void
@@ -291,34 +303,45 @@ gradients_clear(struct rps_model *model)
     memset(model->gradients, 0, model->variable_floats * sizeof(float));
 }
 
+/* One tile. probabilities: of its rows; NULL. */
+static void
+run_tile(struct rps_model *model, float *probabilities, bool train)
+{
+    const struct rps_model_input *tile = &model->tile;
+
+    model->ops->forward(model, tile, model->logits);
+    if (probabilities != NULL) {
+        tile_probabilities(model, tile->rows, probabilities);
+    }
+    if (tile->labels != NULL) {
+        tile_loss(model);
+    }
+    if (train) {
+        model->ops->backward(model, tile, model->logit_gradients);
+    }
+}
+
 void
 rps_model_run(struct rps_model *model, const struct rps_model_input *input,
         float *probabilities, double *loss_out)
 {
     const bool train =
             input->labels != NULL && input->pooled_gradients[0] != NULL;
-    double loss = 0.0;
 
+    model->scale[0] = model->scale[1] = input->loss_scale;
+    model->loss = 0.0;
     if (train) {
         gradients_clear(model);
     }
     for (size_t first = 0; first < input->rows; first += RPS_MODEL_TILE) {
-        struct rps_model_input tile;
-
-        tile_cut(model, input, first, &tile);
-        model->ops->forward(model, &tile, model->logits);
-        if (probabilities != NULL) {
-            tile_probabilities(
-                    model, tile.rows, probabilities + first * model->labels);
-        }
-        if (input->labels != NULL) {
-            loss += tile_loss(model, &tile);
-        }
-        if (train) {
-            model->ops->backward(model, &tile, model->logit_gradients);
-        }
+        tile_cut(model, input, first, &model->tile);
+        rps_tape_tile(first, model->tile.rows);
+        run_tile(model,
+                probabilities != NULL ? probabilities + first * model->labels
+                                      : NULL,
+                train);
     }
     if (loss_out != NULL) {
-        *loss_out = loss;
+        *loss_out = model->loss;
     }
 }

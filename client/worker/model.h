@@ -12,6 +12,7 @@
 #define RPS_WORKER_MODEL_H
 
 #include "base/error.h"
+#include "client/worker/operand.h"
 
 #include <recps/types.h>
 
@@ -107,6 +108,17 @@ struct rps_model_ops {
     void (*destroy)(struct rps_model *model);
 };
 
+/** Operators that every model has. A dump's pooling and what is beside it are
+ * tables' own (dumping.c): here they have a name and a place. */
+struct rps_model_operators {
+    struct rps_operator loss; /* and its gradient */
+    struct rps_operator loss_alone;
+    struct rps_operator loss_gradient;
+    struct rps_operator pooling[RPS_MODEL_TABLES_MAX];
+    struct rps_operator pooling_alone[RPS_MODEL_TABLES_MAX];
+    struct rps_operator concat[RPS_MODEL_TABLES_MAX];
+};
+
 struct rps_model {
     const struct rps_model_ops *ops;
     struct rps_model_shape shape;
@@ -123,7 +135,12 @@ struct rps_model {
     float *tile_labels;                       /* [tile][labels] */
     float logits[RPS_MODEL_LABELS_MAX * RPS_MODEL_TILE];
     float logit_gradients[RPS_MODEL_LABELS_MAX * RPS_MODEL_TILE];
-    void *state; /* the kind's own */
+    struct rps_model_input tile; /* in hand */
+    double scale[2];             /* of the loss, of its gradient */
+    double loss;                 /* of the batch in hand, so far */
+    struct rps_model_operators operators;
+    struct rps_operands_list operands; /* of all operators, the kind's, too */
+    void *state;                       /* the kind's own */
 };
 
 /** DLRM: bottom MLP, dots of all pairs, top MLP. A table whose dim is not the
@@ -172,5 +189,28 @@ rps_model_pooled_floats(const struct rps_model_table *table)
  * once the model is built. */
 struct rps_variable *rps_model_add_variable(struct rps_model *model,
         const char *name, uint32_t out, uint32_t in, float start_bound);
+
+/** A variable's values, and its gradients, as an operand. */
+struct rps_operand rps_model_values(
+        const char *label, const struct rps_variable *variable);
+struct rps_operand rps_model_gradients(
+        const char *label, const struct rps_variable *variable);
+
+/** Where the logits of outputs [first, first + 1) are, and their gradients. */
+struct rps_operand_home rps_model_logits_home(
+        const struct rps_model *model, uint32_t first);
+struct rps_operand_home rps_model_logit_gradients_home(
+        const struct rps_model *model, uint32_t first);
+
+/** JSON; static. */
+const char *rps_model_pooling_attributes(const struct rps_model_table *table);
+
+/** The loss; rps_model_build() does it. */
+void rps_model_describe_loss(struct rps_model *model);
+
+/** Where a table's pooled rows are: a part of another tensor, which makes its
+ * pooling a fused one; or with home.of NULL a tensor of their own. */
+void rps_model_describe_pooling(struct rps_model *model, uint32_t t,
+        const struct rps_operand_home *home);
 
 #endif /* RPS_WORKER_MODEL_H */

@@ -287,6 +287,7 @@ rps_run_client_options(struct rps_run *run, rps_client_options *client)
     client->report = rps_run_report_line;
     client->report_context = run;
     client->known_epoch = run->epoch;
+    client->flags = options->client_thread ? RPS_CLIENT_THREAD : 0;
 }
 
 const char *

@@ -18,7 +18,8 @@
 #include <stdint.h>
 
 struct rps_admin_port;
-struct rps_device; /* client/worker/device.h */
+struct rps_device;  /* client/worker/device.h */
+struct rps_dumping; /* client/worker/dumping.h */
 struct rps_profile_session;
 
 struct rps_run {
@@ -42,6 +43,7 @@ struct rps_run {
     struct rps_report *report; /* the chief's; others: quiet */
     struct rps_profile_session *profile; /* NULL: none, or over */
     uint64_t profile_looked_ns;          /* at the memory, last */
+    struct rps_dumping *dumping;         /* NULL: none, or over */
     struct rps_admin_port *admin_port;   /* NULL: none; main.c's */
     bool device_full;                    /* its memory is not enough */
     bool data_failed;                    /* the failure in hand is the data's */

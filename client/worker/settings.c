@@ -408,6 +408,9 @@ rps_settings_read(struct rps_settings *settings,
         status = rps_settings_read_dense(settings, error);
     }
     if (status == RPS_OK) {
+        status = rps_settings_read_dump(settings, error);
+    }
+    if (status == RPS_OK) {
         status = rps_settings_read_device(settings, error);
     }
     if (status == RPS_OK) {

@@ -6,6 +6,7 @@
 #ifndef RPS_WORKER_SETTINGS_H
 #define RPS_WORKER_SETTINGS_H
 
+#include "client/precision/dump.h"
 #include "client/worker/loss_scale.h"
 #include "client/worker/model_config.h"
 #include "client/worker/schedule.h"
@@ -69,6 +70,14 @@ struct rps_profile_settings {
     uint64_t last;      /* first at least */
 };
 
+/** What --dump asks for, and of this replica. */
+struct rps_dump_settings {
+    bool on;
+    struct rps_dump_steps steps;
+    const char *path; /* borrowed */
+    bool fusion;      /* operators as they are fused */
+};
+
 struct rps_settings {
     const struct rps_options *options; /* borrowed */
     enum rps_task task;
@@ -89,6 +98,7 @@ struct rps_settings {
     struct rps_warm_settings warm;
     struct rps_device_settings device;
     struct rps_profile_settings profile;
+    struct rps_dump_settings dump;
     const char *admin;           /* --admin; NULL: none; borrowed */
     const char *admin_port_file; /* NULL: none; borrowed */
     bool evaluate;
@@ -129,6 +139,10 @@ rps_status rps_settings_read_schedules(
 
 /** --profile and its kin. */
 rps_status rps_settings_read_profile(
+        struct rps_settings *settings, struct rps_error *error);
+
+/** --dump and its kin, once the task is read and before the device is. */
+rps_status rps_settings_read_dump(
         struct rps_settings *settings, struct rps_error *error);
 
 /** Of the step that comes after `done` steps. */

@@ -7,8 +7,9 @@
 #include <string.h>
 
 static rps_status
-check_not_given(const struct rps_options *options, struct rps_error *error)
+check_not_given(const struct rps_settings *settings, struct rps_error *error)
 {
+    const struct rps_options *options = settings->options;
     static const struct {
         const char *name, *flag;
     } npu[] = {
@@ -24,7 +25,6 @@ check_not_given(const struct rps_options *options, struct rps_error *error)
             {"dropout", "dropout"},
             {"precision_mode", "precision-mode"},
             {"implmode", "implmode"},
-            {"fusion", "fusion"},
             {"device_cache", "device-cache"},
             {"cache_staleness", "cache-staleness"},
     };
@@ -37,7 +37,13 @@ check_not_given(const struct rps_options *options, struct rps_error *error)
                     npu[i].flag);
         }
     }
-    return RPS_OK;
+    return rps_option_given(options, "fusion") && !settings->dump.on
+                   ? rps_fail(error, RPS_E_INVAL,
+                             "--fusion goes with --device npu only, or with "
+                             "--dump, which has operators as they are fused or "
+                             "their parts; here the model is computed on the "
+                             "host (--device cpu)")
+                   : RPS_OK;
 }
 
 /* Who starts the processes of a host may count them; else all are on one. */
@@ -160,7 +166,7 @@ rps_settings_read_device(struct rps_settings *settings, struct rps_error *error)
     rps_status status;
 
     if (strcmp(options->device, "npu") != 0) {
-        return check_not_given(options, error);
+        return check_not_given(settings, error);
     }
     settings->device = (struct rps_device_settings){
             .npu = true,

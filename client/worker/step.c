@@ -7,6 +7,7 @@
  * (device_step.c).
  */
 #include "client/worker/admin_port.h"
+#include "client/worker/dumping.h"
 #include "client/worker/loop.h"
 #include "client/worker/profiling.h"
 
@@ -388,6 +389,7 @@ rps_loop_after(struct rps_loop *loop, struct rps_loop_step *step)
     if (status != RPS_OK) {
         return status;
     }
+    rps_dumping_pushed(loop, step);
     wishes = wishes_of(loop, number);
     rps_spent_on(&loop->spent, RPS_SPENT_STEP_END);
     status = rps_step_end(run->client, number, step->loss, wishes, &decision);

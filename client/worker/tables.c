@@ -333,6 +333,26 @@ rps_tables_input(const struct rps_tables *tables, const struct rps_batch *batch,
     return status;
 }
 
+/* A table's gradients, a row a key. */
+static const float *
+spread(const struct rps_tables *tables, const struct rps_tables_push *push,
+        uint32_t t)
+{
+    const struct rps_tables_watcher *watcher = &tables->watcher;
+    struct rps_bags *bags = &push->bags[t];
+    float *pooled_gradients = push->pooled_gradients[t];
+    const float *gradients;
+
+    if (watcher->before != NULL) {
+        watcher->before(watcher->context, t, bags, pooled_gradients);
+    }
+    gradients = rps_bags_spread(bags, pooled_gradients);
+    if (watcher->after != NULL) {
+        watcher->after(watcher->context, t, bags, pooled_gradients, gradients);
+    }
+    return gradients;
+}
+
 /* Fill one entry a table and a variable. Returns how many. */
 static size_t
 fill_pushes(struct rps_tables *tables, const struct rps_tables_push *push,
@@ -347,7 +367,7 @@ fill_pushes(struct rps_tables *tables, const struct rps_tables_push *push,
                 .table = tables->sparse[t],
                 .keys = bags->keys,
                 .key_count = bags->key_count,
-                .gradients = rps_bags_spread(bags, push->pooled_gradients[t]),
+                .gradients = spread(tables, push, t),
                 .learning_rate = (float)push->rates->sparse[t],
         };
     }

@@ -9,6 +9,17 @@
 #include "client/worker/bags.h"
 #include "client/worker/dense.h"
 
+/** Looks at what is pushed. Zeroed: nobody does. */
+struct rps_tables_watcher {
+    /* a table's gradients, as the model wrote them; NULL: nobody */
+    void (*before)(void *context, uint32_t t, const struct rps_bags *bags,
+            const float *pooled_gradients);
+    /* and as they are pushed, [key_count][dim] */
+    void (*after)(void *context, uint32_t t, const struct rps_bags *bags,
+            const float *pooled_gradients, const float *gradients);
+    void *context;
+};
+
 struct rps_tables {
     rps_client *client; /* borrowed */
     struct rps_model *model;
@@ -17,6 +28,7 @@ struct rps_tables {
     struct rps_bags bags[RPS_MODEL_TABLES_MAX]; /* of evaluations */
     struct rps_bags_work work[RPS_MODEL_TABLES_MAX];
     rps_embedding_table *sparse[RPS_MODEL_TABLES_MAX];
+    struct rps_tables_watcher watcher;
 };
 
 rps_status rps_tables_init(struct rps_tables *tables, rps_client *client,

@@ -5,6 +5,7 @@
  * and ends it.
  */
 #include "client/worker/device.h"
+#include "client/worker/dumping.h"
 #include "client/worker/loop.h"
 #include "client/worker/profiling.h"
 
@@ -74,7 +75,7 @@ open_stages(struct rps_loop *loop)
             .epoch_batches = loop->batches,
             .done = loop->step,
             .last_step = loop->last_step,
-            .slots = run->device != NULL,
+            .slots = run->device != NULL || run->dumping != NULL,
     };
     rps_status status = RPS_OK;
 
@@ -123,9 +124,13 @@ static rps_status
 one_step(struct rps_loop *loop)
 {
     struct rps_run *run = loop->run;
+    const struct rps_dumping_rows rows[RPS_MODEL_TABLES_MAX] = {{NULL}};
     struct rps_loop_step step;
     rps_status status = rps_loop_before(loop, &step);
 
+    if (status == RPS_OK) {
+        status = rps_dumping_fetched(loop, &step, rows);
+    }
     if (status == RPS_OK) {
         status = rps_tables_input(&run->tables, &step.turn->batch,
                 step.turn->bags, true, &step.input, &run->error);
@@ -135,8 +140,8 @@ one_step(struct rps_loop *loop)
     }
     step.input.loss_scale = step.loss_scale;
     rps_spent_on(&loop->spent, RPS_SPENT_COMPUTE);
-    rps_model_run(run->model, &step.input, NULL, &step.loss);
-    return rps_loop_after(loop, &step);
+    status = rps_dumping_model_run(loop, &step);
+    return status == RPS_OK ? rps_loop_after(loop, &step) : status;
 }
 
 /* Leave with the end of a step that had no push of this replica. */
@@ -338,6 +343,7 @@ live(struct rps_loop *loop)
     }
     if (status == RPS_OK && !loop->ended) {
         rps_profiling_joined(run, loop->step, loop->last_step);
+        rps_dumping_joined(loop);
     }
     while (status == RPS_OK && !loop->ended) {
         status = open_stages(loop);
@@ -387,10 +393,11 @@ steps_planned(const struct rps_run *run)
 
 /* A failure of the run itself is the one to tell. */
 static rps_status
-end_profile(struct rps_run *run, rps_status status)
+end_files(struct rps_run *run, rps_status status,
+        rps_status (*end)(struct rps_run *run, struct rps_error *error))
 {
     struct rps_error error;
-    const rps_status ended = rps_profiling_end(run, &error);
+    const rps_status ended = end(run, &error);
 
     if (status == RPS_OK && ended != RPS_OK) {
         run->error = error;
@@ -428,7 +435,11 @@ rps_run_train(struct rps_run *run)
         status = rps_profiling_begin(run, steps_planned(run));
     }
     if (status == RPS_OK) {
+        status = rps_dumping_begin(run);
+    }
+    if (status == RPS_OK) {
         status = run_loop(&loop);
     }
-    return end_profile(run, status);
+    status = end_files(run, status, rps_dumping_end);
+    return end_files(run, status, rps_profiling_end);
 }

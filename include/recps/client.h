@@ -5,7 +5,8 @@
  * inside the process ("embedded").
  *
  * A handle is used by one thread at a time. The caller drives: _start writes
- * what the sockets take, rps_wait and rps_poll move every ticket.
+ * what the sockets take, rps_wait and rps_poll move every ticket; between the
+ * calls a thread of the client does, where RPS_CLIENT_THREAD asks for one.
  *
  * Errors of every call that takes a handle, said once ("the usual"):
  * RPS_E_INVAL (an argument breaks its rule, or this role may not call it),
@@ -23,6 +24,7 @@
 #ifndef RPS_CLIENT_H
 #define RPS_CLIENT_H
 
+#include <recps/client_options.h>
 #include <recps/cluster.h>
 #include <recps/status.h>
 #include <recps/types.h>
@@ -73,49 +75,6 @@ enum rps_combine {
     RPS_COMBINE_MEAN = 1
 };
 
-/** Filled by rps_client_options_init(), then changed field by field. */
-typedef struct rps_client_options {
-    uint32_t struct_bytes;      /**< set by _init; tells versions apart */
-    const rps_cluster *cluster; /**< NULL: resolve from the environment */
-    const char *job_id;         /**< must equal the servers'; "recps" */
-    uint64_t job_seed;          /**< must equal the servers' */
-    const char *checkpoint_dir; /**< embedded mode only; NULL: none */
-    int checkpoint_read_only; /**< embedded: its folder need not be writable */
-    uint32_t connect_timeout_ms; /**< whole wait for all PS; 300000 */
-    /** Of blocking calls, but not begin, join, step end, save; 0 = no limit. */
-    uint32_t request_timeout_ms;
-    /** Called with one line of text while waiting; NULL: silent. */
-    void (*report)(void *context, const char *line);
-    void *report_context;
-    /** A file with the servers' token, at least 32 bytes that nobody else can
-     * read; NULL: none. Not read in embedded mode. */
-    const char *token_file;
-    /** PEM files of TLS, or NULL: the CA of the servers' certificates (with it
-     * the client speaks TLS only), and the own certificate and key, where the
-     * servers ask for one. Not read in embedded mode. */
-    const char *tls_ca;
-    const char *tls_cert;
-    const char *tls_key;
-    /** How long a lost server is dialled while a call waits; 60000; 0: never */
-    uint32_t reconnect_timeout_ms;
-    /** Asked meanwhile, also when a signal interrupts the wait: not 0 gives up
-     * at once. NULL: never. */
-    int (*give_up)(void *context);
-    void *give_up_context;
-    /** Not 0: each body has a checksum (XXH3_64), a reply's, too. A request
-     * with a wrong one costs the connection, which is dialled again; a reply
-     * with one is RPS_E_CORRUPT, and the client stays failed. 0. */
-    int body_checksum;
-    /** AUTO: without a cluster LOCAL; SHM for a server whose address is this
-     * host's and whose Unix socket is there, if no tls_ca is given; else TCP.
-     * UNIX and SHM speak no TLS: the kernel says who the peer is. */
-    enum rps_transport transport;
-    /** Folder of the servers' Unix sockets; NULL: $XDG_RUNTIME_DIR/recps, else
-     * /tmp/recps-UID; "off": none is looked for. */
-    const char *unix_dir;
-    uint32_t known_epoch; /**< of a member that comes back; 0: none */
-} rps_client_options;
-
 /** What a server lost of this client, and what it acknowledged to it. */
 typedef struct rps_rollback {
     /** Changing requests to this server, which it numbers 1, 2, 3 …: those
@@ -141,7 +100,8 @@ typedef struct rps_traffic {
     /** Waits for an answer that could not overlap: what was waited for had been
      * begun after the wait before it ended. What a ticket asks of several
      * servers is one; tickets that are on their way together are one. In
-     * embedded mode they are counted, too, though nothing travels. */
+     * embedded mode they are counted, too, though nothing travels. With
+     * RPS_CLIENT_THREAD an answer may be there before anybody waits: no trip */
     uint64_t round_trips;
 } rps_traffic;
 

@@ -4,7 +4,9 @@ import contextlib
 import functools
 import json
 import pathlib
+import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -64,6 +66,40 @@ def test_a_request_at_a_time_stands_beside_a_ping_pong(transport):
                      "--beside", 512, "--transport", transport)
     assert_positive(result, OURS + ["ping_p50_us", "p50_over_ping",
                                     "beside_rows_per_second"])
+
+
+def children_of(process):
+    path = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [pathlib.Path(f"/proc/{pid}") for pid in path.read_text().split()]
+
+
+@pytest.mark.parametrize("number, rows", [
+    (signal.SIGINT, 2000), (signal.SIGTERM, 2000),
+    (signal.SIGINT, 50_000_000)], ids=["int", "term", "while-it-fills"])
+def test_a_signal_takes_children_and_folder_with_it(number, rows):
+    process = subprocess.Popen(
+        [str(BENCH), "net", "--rows", str(rows), "--dim", "16", "--seconds",
+         "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=programs.environment())
+
+    def folders():
+        words = b"".join((child / "cmdline").read_bytes()
+                         for child in children_of(process))
+        return re.findall(rb"--unix-dir=(/tmp/recps-bench-\w+)", words)
+    try:
+        programs.until(folders)
+        folder = pathlib.Path(folders()[0].decode())
+        programs.until((folder / "port").is_file)
+        children = children_of(process)
+        assert len(children) == 2  # recpsd, the bare stream
+        process.send_signal(number)
+        out, words = process.communicate(timeout=30)
+        assert (process.returncode, out) == (-number, b""), words
+        assert not folder.exists()
+        assert not any(child.exists() for child in children)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.parametrize("flags", (

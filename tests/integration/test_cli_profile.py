@@ -143,7 +143,7 @@ def test_a_comparison_is_by_step_then_class_then_part(runs):
         assert differences == sorted(differences, reverse=True)
         assert sum(row["b_us"] for row in rows) == pytest.approx(part["b_us"])
     names = {row["name"] for row in told["classes"]["operator"]["parts"]}
-    assert "top.0/linear" in names
+    assert "top.0/linear_relu" in names
     text = recps("compare", runs[0], runs[1]).stdout
     assert "a step, end to end" in text
 

@@ -29,13 +29,16 @@ pytestmark = pytest.mark.skipif(
 
 
 class Pusher:
+    thread = False  # of the client: RPS_CLIENT_THREAD
+
     def __init__(self, port, reconnect_ms=60000, token=None):
         self.process = subprocess.Popen(
             [str(PUSHER), port if isinstance(port, str) else
              f"127.0.0.1:{port}", str(reconnect_ms),
              *([str(token)] if token else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env=programs.environment())
+            stderr=subprocess.PIPE, text=True, env=programs.environment(
+                **({"RECPS_TEST_THREAD": "1"} if self.thread else {})))
 
     def __enter__(self):
         return self
@@ -73,12 +76,24 @@ class Pusher:
         return self.good("lookup", key)["value"]
 
 
+@pytest.fixture(params=[False, True], ids=["calls", "thread"])
+def threaded(request, monkeypatch):
+    monkeypatch.setattr(Pusher, "thread", request.param)
+
+
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.long)],
+                ids=["calls", "thread"])
+def threaded_when_long(request, monkeypatch):
+    monkeypatch.setattr(Pusher, "thread", request.param)
+
+
 @pytest.fixture
 def proxied(recpsd):
     with CuttingProxy(recpsd.port) as proxy:
         yield recpsd, proxy
 
 
+@pytest.mark.usefixtures("threaded_when_long")
 # ---- cut at every byte ----
 
 @pytest.mark.parametrize("way", [UP, DOWN])
@@ -97,6 +112,7 @@ def test_a_push_cut_at_any_byte_is_applied_once(proxied, way, reset):
     server.assert_serves()
 
 
+@pytest.mark.usefixtures("threaded_when_long")
 @pytest.mark.parametrize("way", [UP, DOWN])
 def test_a_greeting_cut_at_any_byte_is_said_again(proxied, way):
     server, proxy = proxied
@@ -133,6 +149,22 @@ def test_a_proof_is_made_anew_for_each_connection(tmp_path):
             assert pusher.value(5) == 18
 
 
+@pytest.mark.parametrize("way, byte", [(UP, 70), (DOWN, 10)])
+def test_a_thread_sends_again_what_was_cut_though_nobody_calls(
+        proxied, monkeypatch, way, byte):
+    server, proxy = proxied
+    monkeypatch.setattr(Pusher, "thread", True)
+    with Pusher(proxy.own_port) as pusher:
+        pusher.good("push", 5, 1)
+        proxy.cut(way, wire.PUSH, byte)
+        pusher.good("start", 5, 1)
+        programs.until(lambda: server.stat()["tables"][0]["pushes"] == 2)
+        pusher.good("wait")
+        assert proxy.cuts == 1
+        assert pusher.value(5) == 2
+
+
+@pytest.mark.usefixtures("threaded_when_long")
 @pytest.mark.parametrize("way", [UP, DOWN])
 def test_a_loop_of_ones_own_is_woken_where_it_must_be(proxied, way):
     server, proxy = proxied
@@ -150,6 +182,7 @@ def test_a_loop_of_ones_own_is_woken_where_it_must_be(proxied, way):
         assert pusher.value(5) == 15
 
 
+@pytest.mark.usefixtures("threaded_when_long")
 def test_a_push_of_many_frames_is_applied_once(proxied):
     server, proxy = proxied
     rows = 650_000  # 24 bytes each: two frames
@@ -163,6 +196,7 @@ def test_a_push_of_many_frames_is_applied_once(proxied):
     server.assert_serves()
 
 
+@pytest.mark.usefixtures("threaded_when_long")
 @pytest.mark.parametrize("command", [
     ("alter", 0.5), ("erase", 5), ("drop",), ("open",)], ids=lambda c: c[0])
 def test_other_changes_are_carried_out_once(proxied, command):
@@ -208,6 +242,7 @@ def storm(server, proxy, clients, ms, depth=40):
     server.assert_serves()
 
 
+@pytest.mark.usefixtures("threaded")
 def test_pushes_in_flight_survive_cuts_anywhere(proxied):
     server, proxy = proxied
     proxy.chance = 0.02
@@ -330,6 +365,7 @@ def kill_under_storm(home, clients, kills, between, depth):
             pusher.__exit__()
 
 
+@pytest.mark.usefixtures("threaded")
 def test_applied_is_acknowledged_but_told_after_a_kill(home):
     kill_under_storm(home, clients=3, kills=2, between=0.3, depth=20)
 

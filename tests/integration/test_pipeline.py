@@ -53,7 +53,10 @@ def over_all(folder, runs, steps, *flags):
 def test_deterministic_runs_have_one_set_of_bits(tmp_path):
     runs = [(0, 1, 1, "tcp", 1), (0, 3, 2, "shm", 4), (0, 3, 1, "tcp", 3),
             (0, 1, 2, "shm", 2)]
-    found = over_all(tmp_path, runs, 20, "--data", SPARSE, "--batch-size", 30)
+    flags = ["--data", SPARSE, "--batch-size", 30]
+    found = over_all(tmp_path, runs, 20, *flags)
+    found.add(result(tmp_path / "thread", *flags, "--client-thread", steps=20,
+                     ps=3, workers=2, options=["--transport", "shm"]))
     assert len(found) == 1
 
 

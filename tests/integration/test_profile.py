@@ -64,17 +64,18 @@ def test_the_models_parts_are_operators(profiled):
     """A batch of 100 rows is two tiles of 64: each part runs 8 times."""
     trace = profiled[1]
     rows = {row["name"]: row for row in trace.table("operators")}
-    parts = ["bot.0/linear", "bot.2/linear", "top.0/linear", "top.2/linear"]
-    parts += [f"{part}_backward" for part in parts]
-    parts += ["interaction/dot_interaction",
-              "interaction/dot_interaction_backward", "loss/bce_with_logits"]
+    parts = [f"{layer}/linear_backward"
+             for layer in ("bot.0", "bot.2", "top.0", "top.2")]
+    parts += ["bot.0/linear_relu", "bot.2/linear_relu", "top.0/linear_relu",
+              "top.2/linear", "interaction/dots", "interaction/dots_backward",
+              "loss/bce"]
     assert set(rows) == set(parts)
     assert all(row["count"] == "8" for row in rows.values())
     # 2 m n k of 64 rows, 64 outputs, 13 dense features
-    assert int(rows["bot.0/linear"]["flops"]) == 8 * 2 * 64 * 64 * 13
-    assert rows["bot.0/linear"]["holds"] == "linear + bias + relu"
+    assert int(rows["bot.0/linear_relu"]["flops"]) == 8 * 2 * 64 * 64 * 13
+    assert rows["bot.0/linear_relu"]["holds"] == "linear + bias + relu"
     assert rows["top.2/linear"]["holds"] == "linear + bias"
-    assert rows["bot.0/linear"]["shapes"] == "[64,13] [64,13]"
+    assert rows["bot.0/linear_relu"]["shapes"] == "[64,13] [64,13]"
 
 
 def test_times_of_the_tables_are_the_traces(profiled):

@@ -18,10 +18,10 @@ DIM = 4
 TRANSPORTS = ["tcp", pytest.param("shm", marks=pytest.mark.long)]
 
 
-def connect(server, transport="tcp"):
+def connect(server, transport="tcp", **more):
     return recps.connect(package.cluster_of(server), connect_timeout=10,
                          transport=transport,
-                         unix_dir=programs.unix_folder())
+                         unix_dir=programs.unix_folder(), **more)
 
 
 def table_of(client, name="t"):
@@ -122,9 +122,10 @@ def test_the_gil_is_free_while_a_call_waits(recpsd):
         assert not waiter.is_alive()
 
 
-@pytest.mark.parametrize("where", ["embedded", *TRANSPORTS])
+@pytest.mark.parametrize("where", ["embedded", "thread", *TRANSPORTS])
 def test_threads_may_share_a_client(recpsd, where):
     with (recps.connect("embedded") if where == "embedded"
+          else connect(recpsd, client_thread=True) if where == "thread"
           else connect(recpsd, where)) as client:
         table = table_of(client)
         ones = numpy.full((3, DIM), -1, numpy.float32)

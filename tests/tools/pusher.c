@@ -355,6 +355,7 @@ main(int argc, char **argv)
     options.reconnect_timeout_ms = (uint32_t)strtoul(argv[2], NULL, 10);
     options.token_file = argc == 4 ? argv[3] : NULL;
     options.report = report;
+    options.flags = getenv("RECPS_TEST_THREAD") != NULL ? RPS_CLIENT_THREAD : 0;
     if (rps_client_open(&client, &options) != RPS_OK ||
             open_table() != RPS_OK) {
         (void)fprintf(stderr, "%s\n", rps_client_error(client));

@@ -633,6 +633,7 @@ def connect(cluster: ClusterLike = None, *, job_name: str | None = None,
             tls_cert: str | os.PathLike[str] | None = None,
             tls_key: str | os.PathLike[str] | None = None,
             body_checksum: bool = False, known_epoch: int = 0,
+            client_thread: bool = False,
             report: typing.Callable[[str], None] | None = None) -> Client:
     """Connect to every server of the cluster, or serve it in this process.
 
@@ -652,6 +653,8 @@ def connect(cluster: ClusterLike = None, *, job_name: str | None = None,
     :param tls_ca: PEM files of TLS, with ``tls_cert`` and ``tls_key``.
     :param body_checksum: a checksum on every body.
     :param known_epoch: of a member that comes back.
+    :param client_thread: a thread of librecps's own moves tickets while the
+        program computes.
     :param report: called with a line of text while it waits.
 
     What is None is taken from the environment (``RECPS_JOB_ID``, ...), then
@@ -669,6 +672,7 @@ def connect(cluster: ClusterLike = None, *, job_name: str | None = None,
         "unix_dir": unix_dir, "token_file": token_file, "tls_ca": tls_ca,
         "tls_cert": tls_cert, "tls_key": tls_key,
         "body_checksum": body_checksum, "known_epoch": known_epoch,
+        "client_thread": client_thread,
         "report": report})
 
 

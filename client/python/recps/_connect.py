@@ -151,6 +151,7 @@ def _make(options: Options) -> c.ClientOptions:
     raw.request_timeout_ms = round(
         1000 * real("request_timeout", options._given["request_timeout"]))
     raw.body_checksum = int(bool(options._given["body_checksum"]))
+    raw.flags = c.CLIENT_THREAD if options._given["client_thread"] else 0
     raw.known_epoch = whole("known_epoch", options._given["known_epoch"],
                             2**32 - 1)
     return raw

@@ -25,6 +25,7 @@ E_NOT_FOUND = -5
 READ_ONLY = 1
 PADDED = 2
 POOL_ON_SERVER = 4
+CLIENT_THREAD = 1
 
 VALUES = ("float32", "float16", "bfloat16", "int8")
 KEY_DTYPES = ("int64", "int32")
@@ -121,7 +122,8 @@ class ClientOptions(ctypes.Structure):
         ("tls_cert", _text), ("tls_key", _text),
         ("reconnect_timeout_ms", _u32), ("give_up", _void),
         ("give_up_context", _void), ("body_checksum", _int),
-        ("transport", _int), ("unix_dir", _text), ("known_epoch", _u32)]
+        ("transport", _int), ("unix_dir", _text), ("known_epoch", _u32),
+        ("flags", _u32)]
 
 
 class Traffic(ctypes.Structure):

@@ -4,7 +4,8 @@
  * loopback ports. They die with the test. In the environment:
  * RECPS_TEST_ACCESS: they ask for a token and certificates;
  * RECPS_TEST_TRANSPORT: how they are reached, tcp if it is not there;
- * RECPS_TEST_LEAN: tests with no server and with two are skipped.
+ * RECPS_TEST_THREAD: clients have a thread of their own;
+ * RECPS_TEST_LEAN: numbers of servers, "02": tests with so many are skipped.
  */
 #ifndef RPS_TESTS_UNIT_CLIENT_SERVERS_H
 #define RPS_TESTS_UNIT_CLIENT_SERVERS_H
@@ -51,7 +52,10 @@ void servers_stop(struct servers *servers);
 rps_cluster servers_cluster(const struct servers *servers, const char *role,
         uint32_t index, uint32_t workers);
 
-/** What the servers ask for; points into *servers. */
+/** What the environment asks for. */
+uint32_t servers_client_flags(void);
+
+/** What the servers ask for, and these flags; points into *servers. */
 void servers_set_access(
         const struct servers *servers, rps_client_options *options);
 

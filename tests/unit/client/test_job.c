@@ -75,7 +75,10 @@ START_TEST(a_step_is_three_round_trips_beside_what_was_asked_ahead)
         must(rps_lookup_start(client, NULL, &lookup, 1, &ahead));
         steps_push_all(lookup.table, step, 1.0f);
         must(rps_step_end(client, step, 0.0, 0, &decision));
-        ck_assert_uint_eq(round_trips(client) - before, 3 * step);
+        if (servers_client_flags() == 0) {
+            ck_assert_uint_eq(round_trips(client) - before, 3 * step);
+        } /* a thread may have the answer before it is waited for */
+        ck_assert_uint_le(round_trips(client) - before, 3 * step);
     }
     rps_cancel(client, ahead);
     rps_client_close(client);

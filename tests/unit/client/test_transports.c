@@ -43,6 +43,7 @@ try_open(enum rps_transport transport, const char *unix_dir,
     options.connect_timeout_ms = 5000;
     options.reconnect_timeout_ms = reconnect_ms;
     options.report = keep_line;
+    options.flags = servers_client_flags();
     status = rps_client_open(client_out, &options);
     rps_cluster_finish(&cluster);
     return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/cli/checkpoint_rows.h"
+#include "embedding/checkpoint/rowset.h"
 
 #include "base/hash.h"
 
@@ -9,7 +9,7 @@
 #define ROOM_MIN 1024u
 
 size_t
-rps_checkpoint_rows_bytes(size_t value_bytes, size_t slot_floats)
+rps_rowset_bytes(size_t value_bytes, size_t slot_floats)
 {
     /* key, meta, seen; 4 places of 4 bytes at worst; arrays grow by half */
     const size_t row = sizeof(uint64_t) + sizeof(uint32_t) + 1 + 16 +
@@ -31,7 +31,7 @@ grow_array(void *array, size_t room, size_t bytes)
 }
 
 static void
-put(struct rps_checkpoint_rows *rows, size_t row)
+put(struct rps_rowset *rows, size_t row)
 {
     size_t at = (size_t)rps_mix64(rows->keys[row]) & rows->mask;
 
@@ -42,7 +42,7 @@ put(struct rps_checkpoint_rows *rows, size_t row)
 }
 
 static bool
-grow_places(struct rps_checkpoint_rows *rows, size_t count)
+grow_places(struct rps_rowset *rows, size_t count)
 {
     size_t places = rows->places == NULL ? 2 * ROOM_MIN : rows->mask + 1;
     uint32_t *grown;
@@ -67,11 +67,11 @@ grow_places(struct rps_checkpoint_rows *rows, size_t count)
 }
 
 static bool
-make_room(struct rps_checkpoint_rows *rows, size_t n)
+make_room(struct rps_rowset *rows, size_t n)
 {
     size_t room = rows->room < ROOM_MIN ? ROOM_MIN : rows->room;
 
-    if (n > RPS_CHECKPOINT_ROWS_MAX - rows->count ||
+    if (n > RPS_ROWSET_MAX - rows->count ||
             !grow_places(rows, rows->count + n)) {
         return false;
     }
@@ -94,8 +94,7 @@ make_room(struct rps_checkpoint_rows *rows, size_t n)
 }
 
 bool
-rps_checkpoint_rows_add(
-        struct rps_checkpoint_rows *rows, const struct rps_ckpt_batch *batch)
+rps_rowset_add(struct rps_rowset *rows, const struct rps_ckpt_batch *batch)
 {
     const size_t from = rows->count;
 
@@ -117,7 +116,7 @@ rps_checkpoint_rows_add(
 }
 
 size_t
-rps_checkpoint_rows_find(const struct rps_checkpoint_rows *rows, uint64_t key)
+rps_rowset_find(const struct rps_rowset *rows, uint64_t key)
 {
     size_t at = (size_t)rps_mix64(key) & rows->mask;
 
@@ -136,7 +135,7 @@ rps_checkpoint_rows_find(const struct rps_checkpoint_rows *rows, uint64_t key)
 }
 
 void
-rps_checkpoint_rows_clear(struct rps_checkpoint_rows *rows)
+rps_rowset_clear(struct rps_rowset *rows)
 {
     rows->count = 0;
     if (rows->places != NULL) {
@@ -145,7 +144,7 @@ rps_checkpoint_rows_clear(struct rps_checkpoint_rows *rows)
 }
 
 void
-rps_checkpoint_rows_finish(struct rps_checkpoint_rows *rows)
+rps_rowset_finish(struct rps_rowset *rows)
 {
     free(rows->keys);
     free(rows->values);
