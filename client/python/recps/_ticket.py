@@ -118,7 +118,7 @@ class Ticket(typing.Generic[T]):
                     break
             if left is not None and left <= 0:
                 raise TimedOutError(f"not done after {timeout} s")
-            let_others_in(self._client)
+            let_others_in()
         if self._error is not None:
             raise self._error.with_traceback(None)
         return self._result
