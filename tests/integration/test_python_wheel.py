@@ -71,12 +71,15 @@ def test_a_wheel_holds_the_package_and_its_library_alone(tmp_path):
 
 @pytest.mark.long
 def test_a_wheel_runs_its_demo_in_an_empty_environment(tmp_path):
-    isolation = ([] if importlib.util.find_spec("mesonpy") is None
-                 else ["--no-build-isolation"])
     if importlib.util.find_spec("pip") is None:
         pytest.skip("there is no pip")
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", *isolation,
-        "--wheel-dir", tmp_path, programs.ROOT)
+    wheel = subprocess.run(  # fetches meson-python, which Debian's is too old
+        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir",
+         tmp_path, programs.ROOT], capture_output=True, text=True,
+        timeout=900, check=False)
+    if "No matching distribution found for meson" in wheel.stderr:
+        pytest.skip("meson-python cannot be fetched")
+    assert wheel.returncode == 0, wheel.stdout + wheel.stderr
     wheel = next(tmp_path.glob("recps-*.whl"))
     names = zipfile.ZipFile(wheel).namelist()
     assert "recps/librecps.so" in names and "recps/py.typed" in names
