@@ -10,6 +10,7 @@
 #include <recps/npu_watch.h>
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- places --------------------------------------------------------------- */
@@ -182,6 +183,44 @@ after(void *context, void *token, const rps_npu_watched *watched)
     }
 }
 
+/* An output was offloaded, or came back: the one place has what the other
+ * had. On the thread of the stream of copies. */
+static void
+show_moved(void *context, const struct rps_net_moved *moved)
+{
+    const struct rps_device *device = context;
+    const uint64_t host = (uint64_t)(uintptr_t)moved->bytes;
+    char name[RPS_VARIABLE_NAME_BYTES + 8];
+    struct rps_dump_tensor x = {
+            .label = "x",
+            .ndim = 2,
+            .shape = {moved->shape[0], moved->shape[1]},
+            .strides = {moved->shape[1], 1},
+            .bytes = moved->bytes,
+            .place = moved->back ? host : moved->address,
+    };
+    struct rps_dump_tensor y = x;
+    const struct rps_dump_operator operator= {
+            .type = "copy",
+            .name = name,
+            .attributes = "{}",
+            .stream = 1,
+            .inputs = &x,
+            .input_count = 1,
+            .outputs = &y,
+            .output_count = 1,
+    };
+
+    if (!rps_dump_is_on(device->dump)) {
+        return;
+    }
+    y.label = "y";
+    y.place = moved->back ? moved->address : host;
+    (void)snprintf(name, sizeof(name), "%s/copy", moved->name);
+    rps_dump_after(
+            device->dump, rps_dump_before(device->dump, &operator), &operator);
+}
+
 rps_status
 rps_device_watch(struct rps_device *device, struct rps_dump *dump,
         struct rps_error *error)
@@ -191,6 +230,8 @@ rps_device_watch(struct rps_device *device, struct rps_dump *dump,
     rps_status status = rps_npu_stream_synchronize(device->compute);
 
     device->dump = dump;
+    device->net.moved = show_moved;
+    device->net.moved_context = device;
     if (status == RPS_OK) {
         status = rps_npu_watch(device->npu, &watcher);
     }
@@ -225,6 +266,11 @@ rps_device_expect_dump(struct rps_device *device, struct rps_loop *loop,
         return RPS_OK;
     }
     status = rps_npu_step_watched(device->step.compiled, &operations, &bytes);
+    for (const struct rps_net_kept *kept = device->net.kept; kept != NULL;
+            kept = kept->next) { /* there and back, each read and written */
+        operations += 2;
+        bytes += 4 * kept->sent.shape[0] * kept->sent.shape[1] * sizeof(float);
+    }
     return status == RPS_OK
                    ? rps_dumping_expect(loop, turn, operations, bytes)
                    : rps_device_failed(device, status, &loop->run->error);

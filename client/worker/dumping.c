@@ -35,6 +35,9 @@ struct rps_dumping {
     bool told;             /* the same */
     bool failed;           /* no memory for what a push has */
     struct own_rows tables[RPS_MODEL_TABLES_MAX];
+    /* of gradients whose scale is taken out: variables, then tables */
+    struct rps_dump_token
+            *tokens[RPS_MODEL_VARIABLES_MAX + RPS_MODEL_TABLES_MAX];
 };
 
 /* --- beginning ------------------------------------------------------------ */
@@ -168,16 +171,19 @@ count_tables(const struct rps_run *run, const struct rps_turn *turn,
         uint64_t *operations, uint64_t *bytes)
 {
     const struct rps_model *model = run->model;
+    const bool scales = rps_loss_scale_is_on(&run->settings->loss_scale);
+    const uint64_t times = scales ? 4 : 2; /* values, pushed, before, after */
 
     for (uint32_t v = 0; v < model->variable_count; v++) {
-        *operations += 2;
-        *bytes += 2 * model->variables[v].elements * sizeof(float);
+        *operations += scales ? 3 : 2;
+        *bytes += times * model->variables[v].elements * sizeof(float);
     }
     for (uint32_t t = 0; t < model->table_count; t++) {
         const struct rps_bags *bags = &turn->bags[t];
         const uint64_t row = model->tables[t].dim * sizeof(float);
 
-        *operations += 3;
+        *operations += scales ? 4 : 3;
+        *bytes += scales ? 2 * bags->bag_count * row : 0;
         *bytes += turn->slots[t].count * (sizeof(uint64_t) + row);
         *bytes += bags->key_count * (sizeof(uint64_t) + row);
         if (!bags->one_each) { /* pooling_backward */
@@ -237,6 +243,24 @@ tensor_of(const struct rps_run *run, const char *label,
             .shape = {rows, width},
             .strides = {width > 0 ? width : 1, 1},
             .bytes = at,
+            .place = place_of(run, at),
+    };
+}
+
+/* [rows][bags][dim], that was at `at`. */
+static struct rps_dump_tensor
+pooled_tensor(const struct rps_run *run, const struct rps_bags *bags,
+        const char *label, const float *values, const float *at)
+{
+    const uint64_t per_row = bags->table.bags, dim = bags->table.dim;
+
+    return (struct rps_dump_tensor){
+            .label = label,
+            .dtype = RPS_DUMP_F32,
+            .ndim = 3,
+            .shape = {bags->bag_count / per_row, per_row, dim},
+            .strides = {per_row * dim, dim, 1},
+            .bytes = values,
             .place = place_of(run, at),
     };
 }
@@ -492,6 +516,67 @@ rps_dumping_model_run(struct rps_loop *loop, struct rps_loop_step *step)
     return rps_tape_end(dumping->tape, write_taped, dumping, &run->error);
 }
 
+/* --- the loss scale ------------------------------------------------------- */
+
+/* In place: the tensor is input and output. */
+static void
+unscale_one(struct rps_dumping *dumping, const char *of, double factor,
+        const struct rps_dump_tensor *gradient, struct rps_dump_token **token,
+        bool done)
+{
+    char name[RPS_NAME_BYTES_MAX + 32], attributes[64];
+    struct rps_dump_tensor y = *gradient;
+    const struct rps_dump_operator operator= {
+            .type = "scale",
+            .name = name,
+            .attributes = attributes,
+            .inputs = gradient,
+            .input_count = 1,
+            .outputs = &y,
+            .output_count = 1,
+    };
+
+    y.label = "y";
+    (void)snprintf(name, sizeof(name), "%s/scale", of);
+    (void)snprintf(
+            attributes, sizeof(attributes), "{\"factor\": %.17g}", factor);
+    if (done) {
+        rps_dump_after(dumping->dump, *token, &operator);
+        *token = NULL;
+    } else {
+        *token = rps_dump_before(dumping->dump, &operator);
+    }
+}
+
+void
+rps_dumping_unscale(
+        struct rps_loop *loop, const struct rps_loop_step *step, bool done)
+{
+    const struct rps_run *run = loop->run;
+    const struct rps_model *model = run->model;
+    const uint32_t variables = model->variable_count;
+
+    if (!is_on(loop)) {
+        return;
+    }
+    for (uint32_t v = 0; v < variables; v++) {
+        const struct rps_variable *variable = &model->variables[v];
+        const struct rps_dump_tensor x =
+                variable_tensor(run, "x", variable, variable->gradients);
+
+        unscale_one(run->dumping, variable->name, 1.0 / step->factor, &x,
+                &run->dumping->tokens[v], done);
+    }
+    for (uint32_t t = 0; t < model->table_count; t++) {
+        const float *at = step->input.pooled_gradients[t];
+        const struct rps_dump_tensor x =
+                pooled_tensor(run, &step->turn->bags[t], "x", at, at);
+
+        unscale_one(run->dumping, model->tables[t].name, 1.0 / step->factor, &x,
+                &run->dumping->tokens[variables + t], done);
+    }
+}
+
 /* --- pushes --------------------------------------------------------------- */
 
 /* The bags' gradients are changed where they are spread: as they were. */
@@ -521,22 +606,14 @@ write_spread(struct rps_dumping *dumping, uint32_t t,
         const float *gradients)
 {
     const struct rps_run *run = dumping->run;
-    const uint32_t per_row = bags->table.bags, dim = bags->table.dim;
-    struct rps_dump_tensor inputs[] = {
+    const struct rps_dump_tensor inputs[] = {
             tensor_of(run, "starts", RPS_DUMP_I32, bags->offsets,
                     bags->bag_count + 1, 0),
-            {
-                    .label = "dpooled",
-                    .dtype = RPS_DUMP_F32,
-                    .ndim = 3,
-                    .shape = {bags->bag_count / per_row, per_row, dim},
-                    .strides = {(uint64_t)per_row * dim, dim, 1},
-                    .bytes = dumping->tables[t].pooled_gradients,
-                    .place = place_of(run, pooled_gradients),
-            },
+            pooled_tensor(run, bags, "dpooled",
+                    dumping->tables[t].pooled_gradients, pooled_gradients),
     };
-    const struct rps_dump_tensor output = tensor_of(
-            run, "dtokens", RPS_DUMP_F32, gradients, bags->key_count, dim);
+    const struct rps_dump_tensor output = tensor_of(run, "dtokens",
+            RPS_DUMP_F32, gradients, bags->key_count, bags->table.dim);
     char name[RPS_NAME_BYTES_MAX + 32];
 
     (void)snprintf(name, sizeof(name), "%s/pooling_backward", bags->table.name);
@@ -601,7 +678,7 @@ rps_dumping_joined(struct rps_loop *loop)
             .after = write_push,
             .context = run->dumping,
     };
-    if (steps_to_come(loop) == 0) {
+    if (steps_to_come(loop) == 0 && loop->step < loop->last_step) {
         rps_run_say(run,
                 "dump: nothing: the run does steps %" PRIu64 " to %" PRIu64
                 ", counted from 0, and --dump-step=%s has none of them",

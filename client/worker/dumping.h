@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dump of a run: --dump and its kin. A dumped step has, in this order:
+ * The dump of a run: --dump and its kin. A dumped step has, in this order,
  *
- *   variables  each dense variable as the step begins with it
- *   lookup     each sparse table's distinct keys and their rows
- *   the model  operator by operator: the device's as they run
- *              (device_watch.c), the host's joined behind the last tile
- * (tape.h) pooling_backward, push  what goes to the servers: keys and gradients
- * of each sparse table, the gradients of each dense variable
+ * - variables: each dense variable as the step begins with it,
+ * - lookup: each sparse table's distinct keys and their rows,
+ * - the model operator by operator: a device's as they run (device_watch.c),
+ *   the host's joined behind the last tile (tape.h),
+ * - scale: of gradients, where there is a loss scale,
+ * - pooling_backward, push: what goes to the servers, keys and gradients of
+ *   each sparse table, the gradients of each dense variable.
  *
  * Threads: whoever has the loop.
  */
@@ -47,6 +48,11 @@ rps_status rps_dumping_fetched(struct rps_loop *loop,
 /** rps_model_run() of a step, on the host. Errors: NOMEM. */
 rps_status rps_dumping_model_run(
         struct rps_loop *loop, struct rps_loop_step *step);
+
+/** The loss scale goes out of the gradients: before that, and when it is done.
+ */
+void rps_dumping_unscale(
+        struct rps_loop *loop, const struct rps_loop_step *step, bool done);
 
 /** The push is over, and so is the step. */
 void rps_dumping_pushed(

@@ -47,9 +47,22 @@ struct rps_net_mlp {
     struct rps_net_layer layers[RPS_MODEL_LAYERS_MAX];
 };
 
+struct rps_net;
+
+/** An output was copied to the host, or back: for who looks (dumps). */
+struct rps_net_moved {
+    const struct rps_net *net;
+    char name[RPS_VARIABLE_NAME_BYTES]; /* of its layer */
+    uint64_t shape[2];                  /* f32 */
+    uint64_t address;                   /* on the device */
+    const void *bytes;                  /* of the host */
+    bool back;
+};
+
 /** A copy of an output in the host's memory: as long as what was captured. */
 struct rps_net_kept {
     void *bytes;
+    struct rps_net_moved sent, returned;
     struct rps_net_kept *next;
 };
 
@@ -63,6 +76,10 @@ struct rps_net {
     rps_npu_tensor values;    /* [variable_floats], as model->values */
     rps_npu_tensor gradients; /* the same; none where nothing is trained */
     struct rps_net_kept *kept;
+    /* called on the stream of copies, in what is captured from then on; NULL:
+     * nobody looks */
+    void (*moved)(void *context, const struct rps_net_moved *moved);
+    void *moved_context;
     struct rps_net_mlp mlps[3]; /* dlrm: bottom, top; little_demo: trunk, heads
                                  */
     uint32_t projections[RPS_MODEL_TABLES_MAX]; /* variable + 1; 0: none */

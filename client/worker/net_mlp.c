@@ -185,10 +185,39 @@ make_kept(struct rps_net *net, uint64_t bytes)
     return kept;
 }
 
+static rps_status
+call_moved(void *context)
+{
+    const struct rps_net_moved *moved = context;
+
+    moved->net->moved(moved->net->moved_context, moved);
+    return RPS_OK;
+}
+
+/* Who looks is told when the copy is done. */
+static rps_status
+tell(struct rps_net *net, const char *name, const rps_npu_tensor *y,
+        const struct rps_net_kept *kept, struct rps_net_moved *moved)
+{
+    if (net->moved == NULL) {
+        return RPS_OK;
+    }
+    *moved = (struct rps_net_moved){
+            .net = net,
+            .shape = {y->shape[0], y->shape[1]},
+            .address = (uint64_t)(uintptr_t)rps_npu_tensor_address(y),
+            .bytes = kept->bytes,
+            .back = moved == &kept->returned,
+    };
+    (void)snprintf(moved->name, sizeof(moved->name), "%s", name);
+    return rps_npu_call_async(net->copies, "moved", call_moved, moved);
+}
+
 /* Output l, which the stream has used, to the host; its memory is free as soon
  * as the stream knows that it is there. */
 static rps_status
-send_away(struct rps_net *net, struct rps_net_tape *tape, uint32_t l)
+send_away(struct rps_net *net, const struct rps_net_mlp *mlp,
+        struct rps_net_tape *tape, uint32_t l)
 {
     rps_npu_tensor *y = &tape->outputs[l];
     struct rps_net_kept *kept =
@@ -202,6 +231,9 @@ send_away(struct rps_net *net, struct rps_net_tape *tape, uint32_t l)
     status = join(net, net->stream, net->copies, NULL);
     if (status == RPS_OK) {
         status = rps_npu_tensor_to_host(net->copies, y, kept->bytes);
+    }
+    if (status == RPS_OK) {
+        status = tell(net, mlp->layers[l].name, y, kept, &kept->sent);
     }
     return status == RPS_OK ? join(net, net->copies, NULL, &tape->back)
                             : status;
@@ -234,6 +266,10 @@ call_back(struct rps_net *net, const struct rps_net_mlp *mlp,
         status = rps_npu_tensor_from_host(net->copies, y, tape->kept[l]->bytes);
     }
     if (status == RPS_OK) {
+        status = tell(net, mlp->layers[l].name, y, tape->kept[l],
+                &tape->kept[l]->returned);
+    }
+    if (status == RPS_OK) {
         status = join(net, net->copies, NULL, &tape->back);
         tape->coming = l;
     }
@@ -263,7 +299,7 @@ let_go(struct rps_net *net, const struct rps_net_mlp *mlp, uint32_t l,
         status = end_sending(net, tape, l - 2);
     }
     if (status == RPS_OK) {
-        status = send_away(net, tape, l - 1);
+        status = send_away(net, mlp, tape, l - 1);
     }
     if (status == RPS_OK && l + 1 == mlp->layer_count) {
         status = end_sending(net, tape, l - 1);

@@ -85,8 +85,10 @@ judge(struct rps_loop *loop, struct rps_loop_step *step)
     if (!rps_loss_scale_is_on(&loop->scale)) {
         return;
     }
+    rps_dumping_unscale(loop, step, false);
     step->finite =
             rps_loss_scale_remove(&loop->scale, loop->run->model, &step->input);
+    rps_dumping_unscale(loop, step, true);
     loop->skipped = !step->finite;
     rps_loss_scale_step(&loop->scale, step->finite);
     say_if_skipped(loop, factor, before);

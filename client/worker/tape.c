@@ -4,7 +4,6 @@
 #include "client/worker/operand.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,8 +40,7 @@ struct rps_tape {
     uint64_t next_place;
 };
 
-/* Relaxed: who sets it runs the model, too. */
-static struct rps_tape *_Atomic current;
+struct rps_tape *_Atomic rps_tape_current;
 
 struct rps_tape *
 rps_tape_create(bool fused)
@@ -84,12 +82,6 @@ rps_tape_destroy(struct rps_tape *tape)
     free(tape);
 }
 
-bool
-rps_tape_is_on(void)
-{
-    return atomic_load_explicit(&current, memory_order_relaxed) != NULL;
-}
-
 void
 rps_tape_begin(struct rps_tape *tape, size_t rows)
 {
@@ -98,14 +90,14 @@ rps_tape_begin(struct rps_tape *tape, size_t rows)
     tape->rows = tape->length = rows;
     tape->first = 0;
     tape->next_place = HOMES_AT;
-    atomic_store_explicit(&current, tape, memory_order_relaxed);
+    atomic_store_explicit(&rps_tape_current, tape, memory_order_relaxed);
 }
 
 void
 rps_tape_tile(size_t first, size_t rows)
 {
     struct rps_tape *tape =
-            atomic_load_explicit(&current, memory_order_relaxed);
+            atomic_load_explicit(&rps_tape_current, memory_order_relaxed);
 
     if (tape != NULL) {
         assert(first + rows <= tape->rows);
@@ -235,7 +227,7 @@ void
 rps_tape_inputs(const struct rps_operator *operator)
 {
     struct rps_tape *tape =
-            atomic_load_explicit(&current, memory_order_relaxed);
+            atomic_load_explicit(&rps_tape_current, memory_order_relaxed);
     struct taped *taped = taped_of(tape, operator);
 
     if (taped != NULL) {
@@ -248,7 +240,7 @@ void
 rps_tape_outputs(const struct rps_operator *operator)
 {
     struct rps_tape *tape =
-            atomic_load_explicit(&current, memory_order_relaxed);
+            atomic_load_explicit(&rps_tape_current, memory_order_relaxed);
     struct taped *taped = taped_of(tape, operator);
 
     if (taped != NULL) {
@@ -272,7 +264,7 @@ void
 rps_tape_row(const struct rps_operator *operator, size_t row)
 {
     struct rps_tape *tape =
-            atomic_load_explicit(&current, memory_order_relaxed);
+            atomic_load_explicit(&rps_tape_current, memory_order_relaxed);
     struct taped *taped = taped_of(tape, operator);
 
     if (taped != NULL && row < tape->length) { /* not of the padding */
@@ -404,7 +396,7 @@ rps_tape_end(struct rps_tape *tape,
         void (*write)(void *context, const struct rps_dump_operator *operator),
         void *context, struct rps_error *error)
 {
-    atomic_store_explicit(&current, NULL, memory_order_relaxed);
+    atomic_store_explicit(&rps_tape_current, NULL, memory_order_relaxed);
     for (size_t i = 0; !tape->failed && i < tape->count; i++) {
         write_one(tape, tape->operators[i], write, context);
     }

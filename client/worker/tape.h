@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "client/precision/dump.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -42,7 +43,15 @@ rps_status rps_tape_end(struct rps_tape *tape,
 
 /* For the model. */
 
-bool rps_tape_is_on(void);
+/* NULL: none is on. Relaxed: who sets it runs the model, too. */
+extern struct rps_tape *_Atomic rps_tape_current;
+
+static inline bool
+rps_tape_is_on(void)
+{
+    return atomic_load_explicit(&rps_tape_current, memory_order_relaxed) !=
+           NULL;
+}
 
 /** Operators that come are of rows [first, first + rows) of the batch; before
  * the first tile, and behind the last one, they are of all. */

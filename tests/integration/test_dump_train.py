@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps-train --dump: its files, against the model computed again in float64
 from nothing but the rows, variables and batch that they have."""
+import json
 import os
 import re
 
@@ -15,14 +16,21 @@ pytestmark = trainer.needs_programs
 
 CONFIG = programs.ROOT / "conf/examples/dlrm_tables.json"
 ROWS, BATCH = 400, 100
-DEMO = ["--model", "little_demo", "--data",
-        "synthetic:rows=300,seed=4", "--batch-size", 100]
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "data.txt"
     return path, trainer.criteo_file(path, ROWS)
+
+
+def demo(data, *flags):
+    """Of narrow layers."""
+    config = data[0].parent / "demo.json"
+    told = json.loads((CONFIG.parent / "little_demo.json").read_text())
+    config.write_text(json.dumps(told | {"mlp": [48, 16]}))
+    return ["--data", "synthetic:rows=300,seed=4", "--model-config", config,
+            "--batch-size", BATCH, *flags]
 
 
 def dlrm(data, *flags):
@@ -238,8 +246,9 @@ def test_dlrms_operators_are_what_the_model_is(dumped, data, number):
         "labels")[:, 0].tolist() == labels
 
 
-def test_little_demos_operators_are_what_the_model_is(tmp_path):
-    trainer.train(*DEMO, "--dump-step", 1, "--dump-path", tmp_path / "out")
+@pytest.mark.long
+def test_little_demos_operators_are_what_the_model_is(data, tmp_path):
+    trainer.train(*demo(data), "--dump-step", 1, "--dump-path", tmp_path / "out")
     step = train_dumps.Step(tmp_path / "out", 1)
     model, given = demo_model(step)
     model.check()
@@ -339,7 +348,7 @@ def run_bits(folder, flags):
     """(losses, digest of the last checkpoint)"""
     log = folder / "log.json"
     trainer.train(*flags, "--deterministic", "--json-log", log,
-                  "--checkpoint-dir", folder / "save", "--save-steps", 2)
+                  "--checkpoint-dir", folder / "save", "--save-steps", 3)
     losses = re.findall(r'"loss_bits": "(\w+)"', log.read_text())
     last = max((folder / "save").glob("ckpt-*"))
     return losses, trainer.digest(last)
@@ -426,11 +435,13 @@ def dump_of(path, flags, step=1):
     return train_dumps.Step(path, step)
 
 
-@pytest.mark.parametrize("fusion", ["on", "off"])
-@pytest.mark.parametrize("model", ["dlrm", "little_demo"])
+@pytest.mark.parametrize("model, fusion", [
+    ("dlrm", "on"), ("little_demo", "off"),
+    pytest.param("dlrm", "off", marks=pytest.mark.long),
+    pytest.param("little_demo", "on", marks=pytest.mark.long)])
 def test_host_and_device_have_the_same_files(data, tmp_path, model, fusion):
     """The same operators, labels and shapes, and nearly the same values."""
-    flags = [*(dlrm(data) if model == "dlrm" else DEMO), "--fusion", fusion]
+    flags = (dlrm if model == "dlrm" else demo)(data, "--fusion", fusion)
     host = dump_of(tmp_path / "host", flags)
     device = dump_of(tmp_path / "device", [*flags, *NPU])
     assert host.forms() == device.forms()
@@ -451,7 +462,7 @@ def test_devices_operators_are_what_the_model_is(data, tmp_path):
     labels = [row[0] for row in data[1]][2 * BATCH:3 * BATCH]
     assert step.operator("bce", "loss/bce").input(
         "labels")[:, 0].tolist() == labels
-    step = dump_of(tmp_path / "demo", [*DEMO, *NPU])
+    step = dump_of(tmp_path / "demo", demo(data, *NPU))
     model, given = demo_model(step)
     model.check()
     check_pushes(step, model, given)
@@ -471,6 +482,7 @@ def test_a_loop_dumps_the_steps_that_are_asked_for(data, tmp_path):
     assert not list(tmp_path.rglob("2.json"))
 
 
+@pytest.mark.long
 def test_a_dump_changes_no_bit_of_a_device(data, tmp_path):
     flags = ["--data", f"criteo:{data[0]}", "--batch-size", BATCH, *NPU,
              "--npu-loop-size", 2]
@@ -518,6 +530,27 @@ def test_a_device_cache_has_lookups_of_the_rows_that_move(data, tmp_path):
         keys, rows = lookup.input("keys"), lookup.output("rows")
         assert len(keys) == len(rows) == len(places) == header[1]
         assert scatter.output("y")[places].tobytes() == rows.tobytes()
+
+
+@pytest.mark.parametrize("flags", [
+    pytest.param(["--loss-scale", "1024"], marks=pytest.mark.long),
+    ["--fusion", "off", "--loss-scale", "dynamic"],
+    [*NPU, "--micro-batch", 2, "--recompute", "--dropout", "0.2",
+     "--loss-scale", "1024"],
+    [*NPU, "--device-cache", 64, "--offload", "--precision-mode", "mixed"],
+    pytest.param([*NPU, "--fusion", "off", "--offload"],
+                 marks=pytest.mark.long),
+], ids=lambda f: " ".join(map(str, f)))
+def test_each_operator_follows_from_what_it_read(data, tmp_path, flags):
+    """recps precision replay: computed again in float64, each from its own
+    inputs, and these are what others wrote."""
+    dump_of(tmp_path / "out", dlrm(data, *flags))
+    done = trainer.run([programs.RECPS, "precision", "replay",
+                        tmp_path / "out", "--json"])
+    told = json.loads(done.stdout)
+    assert told["overwritten"] == told["differ"] == told["not_replayed"] == 0
+    assert told["agree"] == told["operators"] > 25
+    assert told["inputs"] > 60
 
 
 def test_what_a_device_dumps_is_bounded(data, tmp_path):
