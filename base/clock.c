@@ -32,6 +32,17 @@ rps_clock_unix_s(void)
 }
 
 uint64_t
+rps_clock_unix_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec > 0 ? (uint64_t)now.tv_sec * 1000000u +
+                                    (uint64_t)now.tv_nsec / 1000u
+                          : 0;
+}
+
+uint64_t
 rps_random_id(void)
 {
     uint64_t id = 0;

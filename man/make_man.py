@@ -172,21 +172,33 @@ def options_in(blocks):
     return [b for b in blocks if is_list(b) and b[0].rstrip().endswith(":")]
 
 
+def command_of(program, name, known):
+    """One command, and behind it those that it has itself."""
+    usage, blocks = split_help(help_of(program, *name.split()))
+    shared = options_in(blocks)
+    out = [f".SS {escape(name)}", *synopsis(usage)]
+    inner = []
+    for part in blocks[:blocks.index(shared[0])]:
+        if part[0].startswith("  ") and not is_list(part):
+            inner += [word for word, _ in entries(part)]
+        else:
+            out += block(part)
+    for part in shared:
+        for head, words in entries(part):
+            if head not in known:
+                out += entry(head, words)
+    for word in inner:
+        out += command_of(program, f"{name} {word}", known)
+    return out
+
+
 def commands_of(program, lines, common):
     """A part for each command: how it is called, what it does, its own flags,
     and the options that it alone has."""
     out = [".SH COMMANDS"]
     known = {head for b in common for head, _ in entries(b)}
     for name, _ in entries(lines):
-        usage, blocks = split_help(help_of(program, name))
-        shared = options_in(blocks)
-        out += [f".SS {escape(name)}", *synopsis(usage)]
-        for part in blocks[:blocks.index(shared[0])]:
-            out += block(part)
-        for part in shared:
-            for head, words in entries(part):
-                if head not in known:
-                    out += entry(head, words)
+        out += command_of(program, name, known)
     return out
 
 

@@ -32,6 +32,14 @@ static const struct known known_flags[] = {{"tf_config", 1}, {"ps_hosts", 1},
 #undef KNOWN
 };
 
+/* "-o" is the flag of the letter "o". */
+static bool
+is_letter(const char *argument, const char *letter)
+{
+    return letter != NULL && argument[0] == '-' &&
+           strcmp(argument + 1, letter) == 0;
+}
+
 /* "--num-ps=3" is the name "num_ps". */
 static bool
 is_flag(const char *argument, const char *name)
@@ -68,7 +76,8 @@ own_flag(const struct rps_tool *tool, const char *argument)
 {
     for (struct rps_tool_flag *flag = tool->flags;
             flag != NULL && flag->name != NULL; flag++) {
-        if (is_flag(argument, flag->name)) {
+        if (is_flag(argument, flag->name) ||
+                is_letter(argument, flag->letter)) {
             return flag;
         }
     }

@@ -5,12 +5,9 @@
 #include "client/cli/args.h"
 #include "client/cli/tool.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define TOOLS_MAX 64u
 
 static void
 print_help(FILE *stream)
@@ -25,23 +22,21 @@ print_help(FILE *stream)
     fprintf(stream, "\n`recps COMMAND --help` lists a command's options.\n");
 }
 
-static void
-unknown(const char *word)
+/* in: "", or the command whose part is not known. */
+static int
+unknown(const char *in, const char *word, const char *near, bool json)
 {
-    const char *names[TOOLS_MAX];
-    const char *near;
-
-    assert(rps_tool_count <= TOOLS_MAX);
-    for (size_t i = 0; i < rps_tool_count; i++) {
-        names[i] = rps_tools[i]->name;
-    }
-    near = rps_nearest_name(word, names, rps_tool_count);
     if (near != NULL) {
         rps_tool_fail(
-                0, "", "no command \"%s\"; did you mean \"%s\"?", word, near);
+                0, in, "no command \"%s\"; did you mean \"%s\"?", word, near);
     } else {
-        rps_tool_fail(0, "", "no command \"%s\" (see recps --help)", word);
+        rps_tool_fail(0, in, "no command \"%s\" (see recps %s%s--help)", word,
+                in, in[0] != '\0' ? " " : "");
     }
+    if (json) {
+        rps_tool_print_failure(RPS_TOOL_USAGE, NULL);
+    }
+    return RPS_TOOL_USAGE;
 }
 
 /* Where the subcommand stands; 0: there is none. */
@@ -76,7 +71,7 @@ wants_json(int argc, char **argv)
 static int
 run_tool(const struct rps_tool *tool, int argc, char **argv)
 {
-    char program[32];
+    char program[64];
     struct rps_options options;
     struct rps_tool_call call = {.options = &options, .flags = tool->flags};
     const bool json = wants_json(argc, argv);
@@ -106,10 +101,32 @@ run_tool(const struct rps_tool *tool, int argc, char **argv)
     return code;
 }
 
+/* A tool, or the part of it that the next word names. */
+static int
+run_part(const struct rps_tool *tool, int argc, char **argv)
+{
+    const int at = tool->parts != NULL ? find_command(argc, argv) : 0;
+    const char *near = NULL;
+    const struct rps_tool *part;
+
+    if (at == 0) {
+        return run_tool(tool, argc, argv);
+    }
+    part = rps_tool_find(
+            tool->parts, rps_tool_part_count(tool), argv[at], &near);
+    if (part == NULL) {
+        return unknown(tool->name, argv[at], near, wants_json(argc, argv));
+    }
+    memmove(&argv[at], &argv[at + 1], (size_t)(argc - at) * sizeof(*argv));
+    return run_tool(part, argc - 1, argv);
+}
+
 static int
 run(int argc, char **argv)
 {
     int at = find_command(argc, argv);
+    const struct rps_tool *tool;
+    const char *near = NULL;
 
     if (at == 0) {
         for (int i = 1; i < argc; i++) {
@@ -128,18 +145,12 @@ run(int argc, char **argv)
         }
         return RPS_TOOL_USAGE;
     }
-    for (size_t i = 0; i < rps_tool_count; i++) {
-        if (strcmp(argv[at], rps_tools[i]->name) == 0) {
-            memmove(&argv[at], &argv[at + 1],
-                    (size_t)(argc - at) * sizeof(*argv));
-            return run_tool(rps_tools[i], argc - 1, argv);
-        }
+    tool = rps_tool_find(rps_tools, rps_tool_count, argv[at], &near);
+    if (tool == NULL) {
+        return unknown("", argv[at], near, wants_json(argc, argv));
     }
-    unknown(argv[at]);
-    if (wants_json(argc, argv)) {
-        rps_tool_print_failure(RPS_TOOL_USAGE, NULL);
-    }
-    return RPS_TOOL_USAGE;
+    memmove(&argv[at], &argv[at + 1], (size_t)(argc - at) * sizeof(*argv));
+    return run_part(tool, argc - 1, argv);
 }
 
 int

@@ -37,7 +37,8 @@ struct rps_tool_flag {
     const char *name;     /* "workers", without dashes; NULL ends a list */
     const char *argument; /* "N" or "FILE", which completes; NULL: bare */
     const char *help;
-    const char *value; /* as given; "" for a bare flag; NULL: not given */
+    const char *value;  /* as given; "" for a bare flag; NULL: not given */
+    const char *letter; /* "o": -o is the same; NULL: it has none */
 };
 
 /** What a subcommand gets. */
@@ -62,6 +63,9 @@ struct rps_tool {
     bool takes_keys;    /* "-5" is an operand */
     bool runs_command;  /* takes "-- COMMAND" */
     bool makes_cluster; /* TF_CONFIG of the caller is not its business */
+    /** Its own subcommands, NULL-ended, their names whole: "precision compare".
+     * run() is called where none of them is asked for. NULL: it has none. */
+    const struct rps_tool *const *parts;
     int (*run)(const struct rps_tool_call *call);
 };
 
@@ -93,6 +97,7 @@ extern const struct rps_tool rps_tool_archive;
 extern const struct rps_tool rps_tool_unarchive;
 extern const struct rps_tool rps_tool_prune;
 extern const struct rps_tool rps_tool_profile;
+extern const struct rps_tool rps_tool_precision;
 extern const struct rps_tool rps_tool_ranktable;
 extern const struct rps_tool rps_tool_npu;
 extern const struct rps_tool rps_tool_log_level;
@@ -102,7 +107,18 @@ extern const struct rps_tool rps_tool_shutdown;
 extern const struct rps_tool *const rps_tools[];
 extern const size_t rps_tool_count;
 
-/** A subcommand's usage and its own flags: the first part of its --help.
+/** The last word of its name: "compare". */
+const char *rps_tool_word(const struct rps_tool *tool);
+
+/** The one of this word among `count`, or NULL; *near_out: that which was
+ * perhaps meant, or NULL. */
+const struct rps_tool *rps_tool_find(const struct rps_tool *const *tools,
+        size_t count, const char *word, const char **near_out);
+
+/** How many parts. */
+size_t rps_tool_part_count(const struct rps_tool *tool);
+
+/** A subcommand's usage, parts and own flags: the first part of its --help.
  * free(); NULL: no memory. */
 char *rps_tool_usage(const struct rps_tool *tool);
 

@@ -6,10 +6,12 @@
 #include "base/text.h"
 #include "client/cli/tool.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #define FLAG_WIDTH 79u
+#define TOOLS_MAX  64u
 
 const struct rps_tool *const rps_tools[] = {
         &rps_tool_launch,
@@ -40,6 +42,7 @@ const struct rps_tool *const rps_tools[] = {
         &rps_tool_unarchive,
         &rps_tool_prune,
         &rps_tool_profile,
+        &rps_tool_precision,
         &rps_tool_ranktable,
         &rps_tool_npu,
         &rps_tool_log_level,
@@ -48,7 +51,45 @@ const struct rps_tool *const rps_tools[] = {
 
 const size_t rps_tool_count = sizeof(rps_tools) / sizeof(rps_tools[0]);
 
-/* "  --max N   so many keys at most", the words wrapped at their column. */
+const char *
+rps_tool_word(const struct rps_tool *tool)
+{
+    const char *blank = strrchr(tool->name, ' ');
+
+    return blank != NULL ? blank + 1 : tool->name;
+}
+
+const struct rps_tool *
+rps_tool_find(const struct rps_tool *const *tools, size_t count,
+        const char *word, const char **near_out)
+{
+    const char *names[TOOLS_MAX];
+
+    assert(count <= TOOLS_MAX);
+    *near_out = NULL;
+    for (size_t i = 0; i < count; i++) {
+        names[i] = rps_tool_word(tools[i]);
+        if (strcmp(word, names[i]) == 0) {
+            return tools[i];
+        }
+    }
+    *near_out = rps_nearest_name(word, names, count);
+    return NULL;
+}
+
+size_t
+rps_tool_part_count(const struct rps_tool *tool)
+{
+    size_t count = 0;
+
+    while (tool->parts != NULL && tool->parts[count] != NULL) {
+        count++;
+    }
+    return count;
+}
+
+/* "  --max N   so many keys at most", the words wrapped at their column; a
+ * letter stands behind: "  --output FILE, -o". */
 static void
 add_flag(struct rps_text *text, const struct rps_tool_flag *flag, size_t column)
 {
@@ -59,6 +100,9 @@ add_flag(struct rps_text *text, const struct rps_tool_flag *flag, size_t column)
     rps_text_add(text, "  --%s%s%s", flag->name,
             flag->argument != NULL ? " " : "",
             flag->argument != NULL ? flag->argument : "");
+    if (flag->letter != NULL) {
+        rps_text_add(text, ", -%s", flag->letter);
+    }
     at = text->length - begun;
     rps_text_add(text, "%*s", at < column ? (int)(column - at) : 0, "");
     at = column;
@@ -89,7 +133,8 @@ widest(const struct rps_tool_flag *flags)
     for (; flags->name != NULL; flags++) {
         const size_t width =
                 strlen(flags->name) +
-                (flags->argument != NULL ? 1 + strlen(flags->argument) : 0);
+                (flags->argument != NULL ? 1 + strlen(flags->argument) : 0) +
+                (flags->letter != NULL ? 3 + strlen(flags->letter) : 0);
 
         most = width > most ? width : most;
     }
@@ -102,6 +147,13 @@ rps_tool_usage(const struct rps_tool *tool)
     struct rps_text text = {.bytes = NULL};
 
     rps_text_add(&text, "%s", tool->usage);
+    if (tool->parts != NULL) {
+        rps_text_add_bytes(&text, "\n", 1);
+        for (size_t i = 0; i < rps_tool_part_count(tool); i++) {
+            rps_text_add(&text, "  %-19s %s\n", rps_tool_word(tool->parts[i]),
+                    tool->parts[i]->summary);
+        }
+    }
     if (tool->flags != NULL) {
         const size_t column = widest(tool->flags) + strlen("  --   ");
 

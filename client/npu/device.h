@@ -10,7 +10,9 @@
 #include "client/npu/link.h"
 #include "client/npu/memory.h"
 
-#include <recps/npu.h>
+#include <recps/npu_watch.h>
+
+#include <stdatomic.h>
 
 struct rps_npu_capture;
 struct rps_npu_pool;
@@ -23,8 +25,11 @@ struct rps_npu {
     /* by enum rps_npu_copy: a direction each, shared by all streams */
     struct rps_npu_link links[2];
     struct rps_npu_tally tally;
+    rps_npu_watcher watcher; /* set while no stream has work */
+    _Atomic bool watched;    /* it is one; watch.h */
     pthread_mutex_t lock;
     struct rps_npu_stream *streams;   /* lock; a list */
+    uint32_t streams_made;            /* lock */
     struct rps_npu_capture *captures; /* lock; open ones, a list */
     pthread_mutex_t launch_lock; /* held while a launch enters its streams */
 };

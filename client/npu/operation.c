@@ -6,6 +6,7 @@
 #include "client/npu/error.h"
 #include "client/npu/keep.h"
 #include "client/npu/spans.h"
+#include "client/npu/watch.h"
 #include "client/npu/workspace.h"
 
 #include <assert.h>
@@ -26,7 +27,8 @@ struct kernel_task {
     const char *holds;
     uint64_t flops;
     uint64_t bytes;
-    char *shapes; /* NULL: nobody asked when it was given */
+    char *shapes;                  /* NULL: nobody asked when it was given */
+    struct rps_npu_record *record; /* likewise */
     max_align_t args[];
 };
 
@@ -49,13 +51,22 @@ static rps_status
 run_kernel(rps_npu_stream *stream, struct rps_npu_task *task)
 {
     const struct kernel_task *kernel = (struct kernel_task *)task;
+    const bool watched =
+            rps_npu_is_watched(stream->npu) && kernel->record != NULL;
+    void *token = NULL;
+    uint64_t start;
 
-    const uint64_t start = rps_npu_span_start();
-
+    if (watched) {
+        token = rps_npu_record_before(stream->npu, kernel->record);
+    }
+    start = rps_npu_span_start();
     kernel->kernel(kernel->args, *kernel->workspace);
     rps_npu_tally_add(&stream->npu->tally, RPS_NPU_OPERATIONS, 1);
     if (start != 0) {
         show(stream, kernel, start);
+    }
+    if (watched) {
+        rps_npu_record_after(stream->npu, kernel->record, token);
     }
     return RPS_OK;
 }
@@ -66,6 +77,7 @@ finish_kernel(struct rps_npu_task *task)
     struct kernel_task *kernel = (struct kernel_task *)task;
 
     free(kernel->shapes);
+    rps_npu_record_free(kernel->record);
 }
 
 static const struct rps_npu_task_kind running = {
@@ -195,6 +207,45 @@ rps_npu_enqueue(
     if (rps_npu_stream_captures(stream) || rps_profile_is_on()) {
         task->shapes = make_shapes(operation);
     }
+    if (rps_npu_stream_captures(stream) || rps_npu_is_watched(stream->npu)) {
+        task->record = rps_npu_record_make(stream, operation, task->name);
+        if (task->record == NULL) {
+            rps_npu_task_free(&task->task);
+            return rps_npu_nomem(operation->type);
+        }
+    }
     rps_npu_stream_give(stream, &task->task);
+    return RPS_OK;
+}
+
+/* --- in a step
+ * ----------------------------------------------------------------- */
+
+rps_status
+rps_npu_step_watched(
+        const rps_npu_step *step, uint64_t *operations_out, uint64_t *bytes_out)
+{
+    if (operations_out == NULL || bytes_out == NULL) {
+        return rps_npu_missing("step_watched",
+                operations_out == NULL ? "operations_out" : "bytes_out");
+    }
+    *operations_out = 0;
+    *bytes_out = 0;
+    if (step == NULL) {
+        return rps_npu_missing("step_watched", "step");
+    }
+    for (uint32_t l = 0; l < step->lane_count; l++) {
+        const struct rps_npu_task *task = step->lanes[l].first;
+
+        for (; task != NULL; task = task->next) {
+            if (task->kind == &running) {
+                const struct kernel_task *kernel =
+                        (const struct kernel_task *)task;
+
+                *operations_out += 1;
+                *bytes_out += rps_npu_record_bytes(kernel->record);
+            }
+        }
+    }
     return RPS_OK;
 }

@@ -36,6 +36,12 @@ struct rps_npu_operation {
     uint32_t input_count;
     const rps_npu_tensor *outputs;
     uint32_t output_count;
+    /* for who watches (npu_watch.h): static words, or NULL */
+    const char *const *input_labels;  /* [input_count] */
+    const char *const *output_labels; /* [output_count] */
+    uint32_t outputs_read;  /* bits: outputs whose old value is an input */
+    uint32_t outputs_kept;  /* bits: those that it only looks at */
+    const char *attributes; /* copied; NULL: none */
 };
 
 /**

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "client/npu/overlap.h"
 #include "client/npu/tensor.h"
+#include "client/npu/watch.h"
 
 #include <cblas.h>
 #include <inttypes.h>
@@ -128,6 +129,12 @@ rps_npu_op_begin(
     op->output_count = 0;
     op->bytes = 0;
     op->in_place[0] = op->in_place[1] = NULL;
+    op->watched = false;
+    op->row_names[0] = op->row_names[1] = "x";
+    op->row_names[2] = "y";
+    op->outputs_read = 0;
+    op->outputs_kept = 0;
+    op->attributes = (struct rps_text){0};
     if (ops == NULL) {
         op->status = rps_npu_fail(RPS_E_INVAL, "%s: no ops are given", type);
         return;
@@ -143,6 +150,7 @@ rps_npu_op_begin(
         return;
     }
     op->npu = rps_npu_stream_device(ops->stream);
+    op->watched = rps_npu_is_watched(op->npu);
 }
 
 void
@@ -177,6 +185,7 @@ rps_npu_op_drop(struct rps_npu_op *op)
     }
     op->input_count = 0;
     op->output_count = 0;
+    rps_text_finish(&op->attributes);
     return op->status;
 }
 
@@ -226,9 +235,13 @@ rps_status
 rps_npu_op_give(struct rps_npu_op *op, const struct rps_npu_op_work *work)
 {
     char name[NAME_BYTES];
+    struct rps_text attributes = {0};
 
     check_sharing(op);
-
+    rps_npu_op_attributes(op, &attributes);
+    if (attributes.failed) {
+        rps_npu_op_fail(op, RPS_E_NOMEM, "no memory for its attributes");
+    }
     if (op->status == RPS_OK) {
         const struct rps_npu_operation operation = {
                 .type = op->type,
@@ -244,6 +257,11 @@ rps_npu_op_give(struct rps_npu_op *op, const struct rps_npu_op_work *work)
                 .input_count = op->input_count,
                 .outputs = op->outputs,
                 .output_count = op->output_count,
+                .input_labels = op->input_names,
+                .output_labels = op->output_names,
+                .outputs_read = op->outputs_read,
+                .outputs_kept = op->outputs_kept,
+                .attributes = attributes.bytes,
         };
 
         if (op->ops->name != NULL) {
@@ -252,6 +270,7 @@ rps_npu_op_give(struct rps_npu_op *op, const struct rps_npu_op_work *work)
         }
         op->status = rps_npu_enqueue(op->ops->stream, &operation);
     }
+    rps_text_finish(&attributes);
     return rps_npu_op_drop(op);
 }
 

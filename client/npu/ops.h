@@ -9,6 +9,7 @@
 #ifndef RPS_NPU_OPS_IMPL_H
 #define RPS_NPU_OPS_IMPL_H
 
+#include "base/text.h"
 #include "client/npu/kernels/map.h"
 #include "client/npu/operation.h"
 
@@ -37,6 +38,14 @@ struct rps_npu_op {
     /* inputs that an output may be, element by element: NULL where none may.
      * Else the two may share no memory */
     const rps_npu_tensor *in_place[2]; /* borrowed */
+    /* for who watches (npu_watch.h); names are static */
+    bool watched;
+    const char *input_names[RPS_NPU_OPERATION_TENSORS_MAX];
+    const char *output_names[RPS_NPU_OPERATION_TENSORS_MAX];
+    const char *row_names[3]; /* of rps_npu_op_rows(); x, x, y at first */
+    uint32_t outputs_read;    /* as operation.h has them */
+    uint32_t outputs_kept;
+    struct rps_text attributes; /* what was said */
 };
 
 /** An operand in rows, as kernels take it. */
@@ -75,7 +84,7 @@ bool rps_npu_op_check_like(struct rps_npu_op *op, const char *what,
 
 /** A contiguous input, copied if it is not. */
 const void *rps_npu_op_input(
-        struct rps_npu_op *op, const rps_npu_tensor *tensor);
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor);
 
 /** A contiguous output. */
 void *rps_npu_op_output(
@@ -83,7 +92,7 @@ void *rps_npu_op_output(
 
 /** Of two dimensions: rows with a stride. */
 struct rps_npu_operand_rows rps_npu_op_input_rows(
-        struct rps_npu_op *op, const rps_npu_tensor *tensor);
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor);
 struct rps_npu_operand_rows rps_npu_op_output_rows(
         struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor);
 
@@ -95,7 +104,7 @@ struct rps_npu_operand_planes {
 };
 
 struct rps_npu_operand_planes rps_npu_op_input_planes(
-        struct rps_npu_op *op, const rps_npu_tensor *tensor);
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor);
 struct rps_npu_operand_planes rps_npu_op_output_planes(
         struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor);
 
@@ -108,8 +117,28 @@ struct rps_npu_rows rps_npu_op_rows(struct rps_npu_op *op,
         const rps_npu_tensor *y, void *at_out[3]);
 
 /** Inputs and outputs that were looked at already, for the record alone. */
-void rps_npu_op_add_input(struct rps_npu_op *op, const rps_npu_tensor *tensor);
-void rps_npu_op_add_output(struct rps_npu_op *op, const rps_npu_tensor *tensor);
+void rps_npu_op_add_input(
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor);
+void rps_npu_op_add_output(
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor);
+
+/** The output that was added last: what it held before is read, too. */
+void rps_npu_op_reads_output(struct rps_npu_op *op);
+/** It is no output, only looked at. */
+void rps_npu_op_keeps_output(struct rps_npu_op *op);
+
+/* Attributes: what a recomputation needs beside the tensors. Nothing is done
+ * unless somebody watches. Keys and words are plain. */
+void rps_npu_op_say_word(
+        struct rps_npu_op *op, const char *key, const char *word);
+void rps_npu_op_say_bool(struct rps_npu_op *op, const char *key, bool value);
+void rps_npu_op_say_count(
+        struct rps_npu_op *op, const char *key, uint64_t value);
+void rps_npu_op_say_number(
+        struct rps_npu_op *op, const char *key, double value);
+/** All that was said, and how it computes, as a JSON object: into an empty
+ * text, which stays empty where nobody watches. */
+void rps_npu_op_attributes(const struct rps_npu_op *op, struct rps_text *text);
 
 /** What is done with it. */
 struct rps_npu_op_work {

@@ -98,6 +98,9 @@ rps_npu_apply_backward(const rps_npu_ops *ops, enum rps_npu_function function,
         return op.status;
     }
     op.in_place[0] = dy;
+    op.row_names[0] = "kept";
+    op.row_names[1] = "dy";
+    op.row_names[2] = "dx";
     return give(&op, rps_npu_apply_back_kernel, &args, kept, dy, dx,
             functions[function].flops);
 }
@@ -116,6 +119,8 @@ rps_npu_add(const rps_npu_ops *ops, const rps_npu_tensor *a,
     }
     op.in_place[0] = a;
     op.in_place[1] = b;
+    op.row_names[0] = "a";
+    op.row_names[1] = "b";
     return give(&op, rps_npu_add_kernel, &args, a, b, y, 1);
 }
 
@@ -137,8 +142,10 @@ rps_npu_scale(const rps_npu_ops *ops, const rps_npu_tensor *x, double factor,
                     RPS_NPU_OP_F64, 1, &one)) {
             return op.status;
         }
-        args.device_factor = rps_npu_op_input(&op, device_factor);
+        args.device_factor =
+                rps_npu_op_input(&op, "device_factor", device_factor);
     }
+    rps_npu_op_say_number(&op, "factor", factor);
     op.in_place[0] = x;
     return give(&op, rps_npu_scale_kernel, &args, x, NULL, y, 1);
 }
@@ -152,6 +159,7 @@ rps_npu_fill(const rps_npu_ops *ops, float value, const rps_npu_tensor *y)
     if (!begin(&op, ops, "fill", "y", y)) {
         return op.status;
     }
+    rps_npu_op_say_number(&op, "value", (double)value);
     return give(&op, rps_npu_fill_kernel, &args, NULL, NULL, y, 0);
 }
 
@@ -206,6 +214,7 @@ rps_npu_op_copy(const rps_npu_ops *ops, const char *type,
 struct run {
     uint32_t first, count;
     uint64_t column;
+    bool is_part; /* others do the rest */
 };
 
 static bool
@@ -251,8 +260,12 @@ join_run(const rps_npu_ops *ops, const rps_npu_tensor *parts, struct run *run,
     struct rps_npu_op op;
 
     rps_npu_op_begin(&op, ops, splits ? "split" : "concat");
-    rows = splits ? rps_npu_op_input_rows(&op, whole)
+    rps_npu_op_say_count(&op, "column", run->column);
+    rows = splits ? rps_npu_op_input_rows(&op, "x", whole)
                   : rps_npu_op_output_rows(&op, "y", whole);
+    if (run->is_part && !splits) {
+        rps_npu_op_reads_output(&op); /* its other columns stay */
+    }
     args.whole = rows.at;
     args.whole_stride = rows.stride;
     for (uint32_t i = run->first; i < run->first + run->count; i++) {
@@ -260,7 +273,7 @@ join_run(const rps_npu_ops *ops, const rps_npu_tensor *parts, struct run *run,
             continue;
         }
         rows = splits ? rps_npu_op_output_rows(&op, "y", &parts[i])
-                      : rps_npu_op_input_rows(&op, &parts[i]);
+                      : rps_npu_op_input_rows(&op, "x", &parts[i]);
         args.part[args.count].at = rows.at;
         args.part[args.count].stride = rows.stride;
         args.part[args.count].columns = parts[i].shape[1];
@@ -289,6 +302,7 @@ join(const rps_npu_ops *ops, const rps_npu_tensor *parts, uint32_t count,
             rps_npu_tensor_elements(whole) == 0) {
         return op.status;
     }
+    run.is_part = count > RPS_NPU_JOIN_AT_ONCE;
     while (run.first < count && status == RPS_OK) {
         run.count = count - run.first < RPS_NPU_JOIN_AT_ONCE
                             ? count - run.first

@@ -63,6 +63,15 @@ bags_args(const rps_npu_ops *ops, const rps_npu_bags *bags,
             .inner = 1};
 }
 
+static void
+say_pooling(struct rps_npu_op *op, const rps_npu_bags *bags)
+{
+    rps_npu_op_say_word(op, "pooling",
+            bags->pooling == RPS_POOLING_MEAN    ? "mean"
+            : bags->pooling == RPS_POOLING_SQRTN ? "sqrtn"
+                                                 : "sum");
+}
+
 /* Where bag b is: pooled + b / inner * outer_stride + b % inner * … */
 static void
 place_pooled(struct rps_npu_op *op, const rps_npu_tensor *pooled, bool output,
@@ -71,7 +80,7 @@ place_pooled(struct rps_npu_op *op, const rps_npu_tensor *pooled, bool output,
     if (pooled->ndim == 3) {
         const struct rps_npu_operand_planes planes =
                 output ? rps_npu_op_output_planes(op, "pooled", pooled)
-                       : rps_npu_op_input_planes(op, pooled);
+                       : rps_npu_op_input_planes(op, "dpooled", pooled);
 
         args->pooled = planes.at;
         args->inner = pooled->shape[1];
@@ -80,7 +89,7 @@ place_pooled(struct rps_npu_op *op, const rps_npu_tensor *pooled, bool output,
     } else {
         const struct rps_npu_operand_rows rows =
                 output ? rps_npu_op_output_rows(op, "pooled", pooled)
-                       : rps_npu_op_input_rows(op, pooled);
+                       : rps_npu_op_input_rows(op, "dpooled", pooled);
 
         args->pooled = rows.at;
         args->outer_stride = rows.stride;
@@ -97,17 +106,18 @@ pool_into(const rps_npu_ops *ops, const rps_npu_bags *bags,
     struct rps_npu_op op;
 
     rps_npu_op_begin(&op, ops, "pooling");
-    from = rps_npu_op_input_rows(&op, rows);
+    from = rps_npu_op_input_rows(&op, "rows", rows);
     args.rows = from.at;
     args.row_stride = from.stride;
     args.row_count = rows->shape[0];
     args.tokens = rows->shape[0];
     if (bags->slots != NULL) {
-        args.slots = rps_npu_op_input(&op, bags->slots);
+        args.slots = rps_npu_op_input(&op, "slots", bags->slots);
         args.tokens = bags->slots->shape[0];
     }
-    args.starts = rps_npu_op_input(&op, bags->starts);
+    args.starts = rps_npu_op_input(&op, "starts", bags->starts);
     place_pooled(&op, pooled, true, &args);
+    say_pooling(&op, bags);
     return rps_npu_op_give(
             &op, &(struct rps_npu_op_work){.kernel = rps_npu_bags_kernel,
                          .args = &args,
@@ -183,9 +193,11 @@ rps_npu_pool_bags_backward(const rps_npu_ops *ops, const rps_npu_bags *bags,
     }
     args = bags_args(ops, bags, dpooled);
     args.tokens = dtokens->shape[0];
-    args.starts = rps_npu_op_input(&op, bags->starts);
+    args.starts = rps_npu_op_input(&op, "starts", bags->starts);
     place_pooled(&op, dpooled, false, &args);
     to = rps_npu_op_output_rows(&op, "dtokens", dtokens);
+    rps_npu_op_reads_output(&op); /* tokens of no bag stay */
+    say_pooling(&op, bags);
     args.dtokens = to.at;
     args.dtokens_stride = to.stride;
     return rps_npu_op_give(
@@ -267,13 +279,14 @@ rps_npu_dots(const rps_npu_ops *ops, const rps_npu_tensor *v, bool first,
         return op.status;
     }
     args = interact_args(ops, v, first);
-    from = rps_npu_op_input_planes(&op, v);
+    from = rps_npu_op_input_planes(&op, "v", v);
     args.v = from.at;
     args.v_row = from.outer;
     args.v_vector = from.inner;
     to = rps_npu_op_output_rows(&op, "y", y);
     args.y = to.at;
     args.y_stride = to.stride;
+    rps_npu_op_say_bool(&op, "first", first);
     check_stride(&op, from.inner);
     return rps_npu_op_give(
             &op, &(struct rps_npu_op_work){.kernel = rps_npu_interact_kernel,
@@ -300,18 +313,19 @@ rps_npu_dots_backward(const rps_npu_ops *ops, const rps_npu_tensor *v,
         return op.status;
     }
     args = interact_args(ops, v, first);
-    planes = rps_npu_op_input_planes(&op, v);
+    planes = rps_npu_op_input_planes(&op, "v", v);
     args.v = planes.at;
     args.v_row = planes.outer;
     args.v_vector = planes.inner;
     check_stride(&op, planes.inner);
-    from = rps_npu_op_input_rows(&op, dy);
+    from = rps_npu_op_input_rows(&op, "dy", dy);
     args.dy = from.at;
     args.dy_stride = from.stride;
     planes = rps_npu_op_output_planes(&op, "dv", dv);
     args.dv = planes.at;
     args.dv_row = planes.outer;
     args.dv_vector = planes.inner;
+    rps_npu_op_say_bool(&op, "first", first);
     return rps_npu_op_give(&op,
             &(struct rps_npu_op_work){.kernel = rps_npu_interact_back_kernel,
                     .args = &args,

@@ -36,9 +36,10 @@ fits_blas(struct rps_npu_op *op, uint64_t rows, uint64_t in, uint64_t out)
 }
 
 static struct rps_npu_matrix
-factor(struct rps_npu_op *op, const rps_npu_tensor *tensor)
+factor(struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor)
 {
-    const struct rps_npu_operand_rows rows = rps_npu_op_input_rows(op, tensor);
+    const struct rps_npu_operand_rows rows =
+            rps_npu_op_input_rows(op, what, tensor);
 
     if (op->status == RPS_OK && rows.stride > INT32_MAX) {
         rps_npu_op_fail(op, RPS_E_INVAL, "rows are more than 2^31 - 1 apart");
@@ -107,10 +108,14 @@ static rps_status
 forward_parts(const rps_npu_ops *ops, const rps_npu_linear *l, uint32_t parts,
         const char *type, const char *holds)
 {
+    static const char *const names[ACTIVATIONS] = {"none", "relu", "gelu"};
     const rps_npu_tensor *z = l->z != NULL ? l->z : l->y;
     const bool activates = (parts & RPS_NPU_LINEAR_ACTIVATION) != 0;
     const bool makes_z =
             (parts & (RPS_NPU_LINEAR_BIAS | RPS_NPU_LINEAR_PRODUCT)) != 0;
+    /* the product of its own: to what bias left in z */
+    const bool adds = l->bias != NULL && (parts & RPS_NPU_LINEAR_BIAS) == 0 &&
+                      (parts & RPS_NPU_LINEAR_PRODUCT) != 0;
     struct rps_npu_linear_args args = {.how = rps_npu_op_how(ops),
             .parts = parts,
             .activation = (enum rps_npu_kernel_activation)l->activation,
@@ -123,30 +128,39 @@ forward_parts(const rps_npu_ops *ops, const rps_npu_linear *l, uint32_t parts,
     rps_npu_op_begin(&op, ops, type);
     op.in_place[0] = makes_z || l->z != NULL ? NULL : z; /* y, activated */
     if ((parts & RPS_NPU_LINEAR_PRODUCT) != 0) {
-        args.x = factor(&op, l->x);
-        args.weight = factor(&op, l->weight);
+        args.x = factor(&op, "x", l->x);
+        args.weight = factor(&op, "weight", l->weight);
     }
     if ((parts & RPS_NPU_LINEAR_BIAS) != 0) {
-        args.bias = rps_npu_op_input(&op, l->bias);
+        args.bias = rps_npu_op_input(&op, "bias", l->bias);
     } else if (l->bias != NULL) {
         /* what z holds is added to: not read through it */
         args.bias = rps_npu_inside(op.npu, rps_npu_tensor_address(l->bias));
     }
     if (makes_z && l->z != NULL) {
         rows = rps_npu_op_output_rows(&op, "z", z);
+        if (adds) {
+            rps_npu_op_reads_output(&op);
+        }
     } else if (!makes_z) {
-        rows = rps_npu_op_input_rows(&op, z);
+        rows = rps_npu_op_input_rows(&op, "x", z);
     }
     if (activates || l->z == NULL) {
         const struct rps_npu_operand_rows y =
                 rps_npu_op_output_rows(&op, "y", l->y);
 
+        if (adds && l->z == NULL) {
+            rps_npu_op_reads_output(&op);
+        }
         args.y = y.at;
         args.y_stride = y.stride;
         rows = l->z == NULL ? y : rows;
     }
     args.z = rows.at;
     args.z_stride = rows.stride;
+    rps_npu_op_say_word(
+            &op, "activation", activates ? names[l->activation] : "none");
+    rps_npu_op_say_bool(&op, "accumulate", adds);
     return rps_npu_op_give(
             &op, &(struct rps_npu_op_work){.kernel = rps_npu_linear_kernel,
                          .args = &args,

@@ -81,10 +81,10 @@ narrow(struct rps_npu_op *op, struct rps_npu_operand_rows rows)
 }
 
 static struct rps_npu_matrix
-factor(struct rps_npu_op *op, const rps_npu_tensor *tensor)
+factor(struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor)
 {
     const struct rps_npu_operand_rows rows =
-            narrow(op, rps_npu_op_input_rows(op, tensor));
+            narrow(op, rps_npu_op_input_rows(op, what, tensor));
 
     return (struct rps_npu_matrix){.at = rows.at,
             .stride = rows.stride,
@@ -96,20 +96,28 @@ add_inputs(struct rps_npu_op *op, const rps_npu_linear_gradient *g,
         struct rps_npu_linear_back_args *args)
 {
     struct rps_npu_operand_rows rows =
-            narrow(op, rps_npu_op_input_rows(op, g->dy));
+            narrow(op, rps_npu_op_input_rows(op, "dy", g->dy));
 
     args->dy = rows.at;
     args->dy_stride = rows.stride;
     if ((args->parts & RPS_NPU_LINEAR_DZ) != 0) {
-        rows = rps_npu_op_input_rows(op, g->kept);
+        rows = rps_npu_op_input_rows(op, "kept", g->kept);
         args->kept = rows.at;
         args->kept_stride = rows.stride;
     }
     if ((args->parts & RPS_NPU_LINEAR_DWEIGHT) != 0) {
-        args->x = factor(op, g->x);
+        args->x = factor(op, "x", g->x);
     }
     if ((args->parts & RPS_NPU_LINEAR_DX) != 0) {
-        args->weight = factor(op, g->weight);
+        args->weight = factor(op, "weight", g->weight);
+    }
+}
+
+static void
+reads_if(struct rps_npu_op *op, bool accumulates)
+{
+    if (accumulates) {
+        rps_npu_op_reads_output(op);
     }
 }
 
@@ -121,9 +129,11 @@ add_outputs(struct rps_npu_op *op, const rps_npu_linear_gradient *g,
 
     if ((args->parts & RPS_NPU_LINEAR_DBIAS) != 0) {
         args->dbias = rps_npu_op_output(op, "dbias", g->dbias);
+        reads_if(op, g->accumulate);
     }
     if ((args->parts & RPS_NPU_LINEAR_DWEIGHT) != 0) {
         rows = narrow(op, rps_npu_op_output_rows(op, "dweight", g->dweight));
+        reads_if(op, g->accumulate);
         args->dweight = rows.at;
         args->dweight_stride = rows.stride;
     }
@@ -151,6 +161,7 @@ back_parts(const rps_npu_ops *ops, const rps_npu_linear_gradient *g,
         uint32_t parts, const rps_npu_tensor *dz, const char *type,
         const char *holds)
 {
+    static const char *const names[ACTIVATIONS] = {"none", "relu", "gelu"};
     struct rps_npu_linear_back_args args = {.how = rps_npu_op_how(ops),
             .parts = parts,
             .activation = (enum rps_npu_kernel_activation)g->activation,
@@ -169,11 +180,14 @@ back_parts(const rps_npu_ops *ops, const rps_npu_linear_gradient *g,
     add_outputs(&op, g, &args);
     if (dz != NULL) {
         const struct rps_npu_operand_rows rows =
-                rps_npu_op_output_rows(&op, "dz", dz);
+                rps_npu_op_output_rows(&op, "dx", dz); /* relu_backward's */
 
         args.dz = rows.at;
         args.dz_stride = rows.stride;
     }
+    rps_npu_op_say_word(&op, "activation",
+            (parts & RPS_NPU_LINEAR_DZ) != 0 ? names[g->activation] : "none");
+    rps_npu_op_say_bool(&op, "accumulate", g->accumulate);
     return rps_npu_op_give(&op,
             &(struct rps_npu_op_work){.kernel = rps_npu_linear_back_kernel,
                     .args = &args,

@@ -41,18 +41,19 @@ static void
 add_inputs(struct rps_npu_op *op, const rps_npu_bce *bce,
         struct rps_npu_bce_args *args)
 {
-    struct rps_npu_operand_rows rows = rps_npu_op_input_rows(op, bce->logits);
+    struct rps_npu_operand_rows rows =
+            rps_npu_op_input_rows(op, "logits", bce->logits);
 
     args->x = rows.at;
     args->x_stride = rows.stride;
-    rows = rps_npu_op_input_rows(op, bce->labels);
+    rows = rps_npu_op_input_rows(op, "labels", bce->labels);
     args->y = rows.at;
     args->y_stride = rows.stride;
     if (bce->weights != NULL) {
-        args->weights = rps_npu_op_input(op, bce->weights);
+        args->weights = rps_npu_op_input(op, "weights", bce->weights);
     }
     if (bce->scale != NULL) {
-        args->scale = rps_npu_op_input(op, bce->scale);
+        args->scale = rps_npu_op_input(op, "scale", bce->scale);
     }
 }
 
@@ -69,6 +70,10 @@ give_bce(const rps_npu_ops *ops, const rps_npu_bce *bce, const char *type,
     add_inputs(&op, bce, &args);
     if (bce->loss != NULL) {
         args.loss = rps_npu_op_output(&op, "loss", bce->loss);
+        if (bce->accumulate) {
+            rps_npu_op_reads_output(&op);
+        }
+        rps_npu_op_say_bool(&op, "accumulate", bce->accumulate);
     }
     if (bce->dlogits != NULL && rps_npu_tensor_elements(bce->dlogits) > 0) {
         const struct rps_npu_operand_rows rows =
@@ -174,7 +179,11 @@ rps_npu_dropout_apply(const rps_npu_ops *ops, const rps_npu_dropout *dropout,
             .first = dropout->first};
     op.in_place[0] = x;
     rows = rps_npu_op_rows(&op, x, NULL, y, at);
-    args.step = rps_npu_op_input(&op, dropout->step);
+    args.step = rps_npu_op_input(&op, "step", dropout->step);
+    rps_npu_op_say_number(&op, "rate", dropout->rate);
+    rps_npu_op_say_count(&op, "seed", dropout->seed);
+    rps_npu_op_say_count(&op, "site", dropout->site);
+    rps_npu_op_say_count(&op, "first", dropout->first);
     args.rows = rows.rows;
     args.columns = rows.columns;
     args.x = at[0];

@@ -21,30 +21,54 @@ count_bytes(struct rps_npu_op *op, const rps_npu_tensor *tensor)
 }
 
 void
-rps_npu_op_add_input(struct rps_npu_op *op, const rps_npu_tensor *tensor)
+rps_npu_op_add_input(
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor)
 {
     if (op->status != RPS_OK) {
         return;
     }
     assert(op->input_count < RPS_NPU_OPERATION_TENSORS_MAX);
+    op->input_names[op->input_count] = what;
     op->inputs[op->input_count++] = rps_npu_tensor_retain(tensor);
     count_bytes(op, tensor);
 }
 
 void
-rps_npu_op_add_output(struct rps_npu_op *op, const rps_npu_tensor *tensor)
+rps_npu_op_add_output(
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor)
 {
     if (op->status != RPS_OK) {
         return;
     }
     assert(op->output_count < RPS_NPU_OPERATION_TENSORS_MAX);
+    op->output_names[op->output_count] = what;
     op->outputs[op->output_count++] = rps_npu_tensor_retain(tensor);
     count_bytes(op, tensor);
 }
 
+static uint32_t
+last_output(const struct rps_npu_op *op)
+{
+    return op->output_count > 0 ? 1u << (op->output_count - 1) : 0;
+}
+
+void
+rps_npu_op_reads_output(struct rps_npu_op *op)
+{
+    op->outputs_read |= last_output(op);
+}
+
+void
+rps_npu_op_keeps_output(struct rps_npu_op *op)
+{
+    op->outputs_read |= last_output(op);
+    op->outputs_kept |= last_output(op);
+}
+
 /* As an input, contiguous; which view it is. */
 static const rps_npu_tensor *
-add_contiguous(struct rps_npu_op *op, const rps_npu_tensor *tensor)
+add_contiguous(
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor)
 {
     rps_npu_tensor *input = &op->inputs[op->input_count];
 
@@ -53,18 +77,19 @@ add_contiguous(struct rps_npu_op *op, const rps_npu_tensor *tensor)
     if (op->status != RPS_OK) {
         return NULL;
     }
-    op->input_count++;
+    op->input_names[op->input_count++] = what;
     count_bytes(op, tensor);
     return input;
 }
 
 const void *
-rps_npu_op_input(struct rps_npu_op *op, const rps_npu_tensor *tensor)
+rps_npu_op_input(
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor)
 {
     const rps_npu_tensor *input = NULL;
 
     if (op->status == RPS_OK) {
-        input = add_contiguous(op, tensor);
+        input = add_contiguous(op, what, tensor);
     }
     return input != NULL ? inside(op, input) : NULL;
 }
@@ -87,7 +112,7 @@ rps_npu_op_output(
         rps_npu_op_fail(
                 op, RPS_E_INVAL, "%s must be contiguous: it is changed", what);
     }
-    rps_npu_op_add_output(op, tensor);
+    rps_npu_op_add_output(op, what, tensor);
     return op->status == RPS_OK ? inside(op, tensor) : NULL;
 }
 
@@ -122,14 +147,15 @@ rows_of(const struct rps_npu_op *op, const rps_npu_tensor *tensor)
 }
 
 struct rps_npu_operand_rows
-rps_npu_op_input_rows(struct rps_npu_op *op, const rps_npu_tensor *tensor)
+rps_npu_op_input_rows(
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor)
 {
     const rps_npu_tensor *input = tensor;
 
     if (op->status == RPS_OK && has_rows(tensor)) {
-        rps_npu_op_add_input(op, tensor);
+        rps_npu_op_add_input(op, what, tensor);
     } else if (op->status == RPS_OK) {
-        input = add_contiguous(op, tensor);
+        input = add_contiguous(op, what, tensor);
     }
     return op->status == RPS_OK ? rows_of(op, input)
                                 : (struct rps_npu_operand_rows){0};
@@ -142,7 +168,7 @@ rps_npu_op_output_rows(
     if (op->status == RPS_OK && !has_rows(tensor)) {
         say_layout(op, what);
     }
-    rps_npu_op_add_output(op, tensor);
+    rps_npu_op_add_output(op, what, tensor);
     return op->status == RPS_OK ? rows_of(op, tensor)
                                 : (struct rps_npu_operand_rows){0};
 }
@@ -170,14 +196,15 @@ has_planes(const rps_npu_tensor *tensor)
 }
 
 struct rps_npu_operand_planes
-rps_npu_op_input_planes(struct rps_npu_op *op, const rps_npu_tensor *tensor)
+rps_npu_op_input_planes(
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor)
 {
     const rps_npu_tensor *input = tensor;
 
     if (op->status == RPS_OK && has_planes(tensor)) {
-        rps_npu_op_add_input(op, tensor);
+        rps_npu_op_add_input(op, what, tensor);
     } else if (op->status == RPS_OK) {
-        input = add_contiguous(op, tensor);
+        input = add_contiguous(op, what, tensor);
     }
     return op->status == RPS_OK ? planes_of(op, input)
                                 : (struct rps_npu_operand_planes){0};
@@ -190,7 +217,7 @@ rps_npu_op_output_planes(
     if (op->status == RPS_OK && !has_planes(tensor)) {
         say_layout(op, what);
     }
-    rps_npu_op_add_output(op, tensor);
+    rps_npu_op_add_output(op, what, tensor);
     return op->status == RPS_OK ? planes_of(op, tensor)
                                 : (struct rps_npu_operand_planes){0};
 }
@@ -267,8 +294,8 @@ find_split(const rps_npu_tensor *a, const rps_npu_tensor *b,
 }
 
 static void *
-input_at(struct rps_npu_op *op, const rps_npu_tensor *tensor, uint32_t split,
-        size_t *stride_out)
+input_at(struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor,
+        uint32_t split, size_t *stride_out)
 {
     const rps_npu_tensor *input = tensor;
 
@@ -276,9 +303,9 @@ input_at(struct rps_npu_op *op, const rps_npu_tensor *tensor, uint32_t split,
         return NULL;
     }
     if (may_split(tensor, split)) {
-        rps_npu_op_add_input(op, tensor);
+        rps_npu_op_add_input(op, what, tensor);
     } else {
-        input = add_contiguous(op, tensor);
+        input = add_contiguous(op, what, tensor);
     }
     if (input == NULL) {
         return NULL;
@@ -305,9 +332,9 @@ rps_npu_op_rows(struct rps_npu_op *op, const rps_npu_tensor *a,
     for (uint32_t d = 0; d < y->ndim; d++) {
         *(d < split ? &rows.rows : &rows.columns) *= y->shape[d];
     }
-    at_out[0] = input_at(op, a, split, &rows.a);
-    at_out[1] = input_at(op, b, split, &rows.b);
-    rps_npu_op_add_output(op, y);
+    at_out[0] = input_at(op, op->row_names[0], a, split, &rows.a);
+    at_out[1] = input_at(op, op->row_names[1], b, split, &rows.b);
+    rps_npu_op_add_output(op, op->row_names[2], y);
     at_out[2] = inside(op, y);
     rows.y = stride_at(y, split);
     return rows;

@@ -25,15 +25,25 @@ rps_npu_unscale(const rps_npu_ops *ops, const rps_npu_tensor *x,
     }
     if (factor != NULL &&
             rps_npu_op_check(&op, "factor", factor, RPS_NPU_OP_F64, 1, &one)) {
-        args.factor = rps_npu_op_input(&op, factor);
+        args.factor = rps_npu_op_input(&op, "factor", factor);
     }
+    op.row_names[2] = "x";
     rows = rps_npu_op_rows(&op, NULL, NULL, x, at);
+    if (factor != NULL) {
+        rps_npu_op_reads_output(&op);
+    } else {
+        rps_npu_op_keeps_output(&op);
+    }
     /* nothing is finite, too */
     args.rows = rps_npu_tensor_elements(x) > 0 ? rows.rows : 0;
     args.columns = rows.columns;
     args.stride = rows.y;
     args.x = at[2];
     args.finite = rps_npu_op_output(&op, "finite", finite);
+    if (accumulate) {
+        rps_npu_op_reads_output(&op);
+    }
+    rps_npu_op_say_bool(&op, "accumulate", accumulate);
     return rps_npu_op_give(
             &op, &(struct rps_npu_op_work){.kernel = rps_npu_unscale_kernel,
                          .args = &args,
@@ -56,9 +66,10 @@ rps_npu_count(const rps_npu_ops *ops, const rps_npu_tensor *counter,
         if (!rps_npu_op_check(&op, "finite", finite, RPS_NPU_OP_I32, 1, &one)) {
             return op.status;
         }
-        args.finite = rps_npu_op_input(&op, finite);
+        args.finite = rps_npu_op_input(&op, "finite", finite);
     }
     args.counter = rps_npu_op_output(&op, "counter", counter);
+    rps_npu_op_reads_output(&op);
     return rps_npu_op_give(
             &op, &(struct rps_npu_op_work){.kernel = rps_npu_count_kernel,
                          .args = &args,
@@ -135,13 +146,35 @@ static void
 add_operands(struct rps_npu_op *op, const rps_npu_optimizer *o,
         struct rps_npu_optimize_args *args)
 {
-    args->learning_rate = rps_npu_op_input(op, o->learning_rate);
+    args->learning_rate =
+            rps_npu_op_input(op, "learning_rate", o->learning_rate);
     if (args->adam) {
-        args->step = rps_npu_op_input(op, o->step);
+        args->step = rps_npu_op_input(op, "step", o->step);
     }
     if (o->finite != NULL) {
-        args->finite = rps_npu_op_input(op, o->finite);
+        args->finite = rps_npu_op_input(op, "finite", o->finite);
     }
+}
+
+static void *
+add_changed(
+        struct rps_npu_op *op, const char *what, const rps_npu_tensor *tensor)
+{
+    void *at = rps_npu_op_output(op, what, tensor);
+
+    rps_npu_op_reads_output(op);
+    return at;
+}
+
+static void
+say_numbers(struct rps_npu_op *op, const rps_npu_optimizer *o)
+{
+    if (o->kind != RPS_NPU_SGD) {
+        rps_npu_op_say_number(op, "beta1", o->beta1);
+        rps_npu_op_say_number(op, "beta2", o->beta2);
+        rps_npu_op_say_number(op, "epsilon", o->epsilon);
+    }
+    rps_npu_op_say_number(op, "weight_decay", o->weight_decay);
 }
 
 rps_status
@@ -173,13 +206,14 @@ rps_npu_optimizer_step(const rps_npu_ops *ops,
             .epsilon = o->epsilon,
             .decay = o->weight_decay,
             .n = rps_npu_tensor_elements(weight)};
-    args.gradient = rps_npu_op_input(&op, gradient);
+    args.gradient = rps_npu_op_input(&op, "gradient", gradient);
     add_operands(&op, o, &args);
-    args.weight = rps_npu_op_output(&op, "weight", weight);
+    args.weight = add_changed(&op, "weight", weight);
     if (args.adam) {
-        args.m = rps_npu_op_output(&op, "m", m);
-        args.v = rps_npu_op_output(&op, "v", v);
+        args.m = add_changed(&op, "m", m);
+        args.v = add_changed(&op, "v", v);
     }
+    say_numbers(&op, o);
     return rps_npu_op_give(
             &op, &(struct rps_npu_op_work){.kernel = rps_npu_optimize_kernel,
                          .args = &args,

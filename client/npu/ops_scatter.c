@@ -23,12 +23,13 @@ rps_npu_scatter_rows(const rps_npu_ops *ops, const rps_npu_tensor *packed,
             rps_npu_op_check(&op, "header", header, RPS_NPU_OP_I32, 1, two) &&
             rps_npu_op_check(&op, "places", places, RPS_NPU_OP_I32, 1, any) &&
             rps_npu_op_check(&op, "y", y, RPS_NPU_OP_F32, 2, any)) {
-        args.packed = rps_npu_op_input(&op, packed);
+        args.packed = rps_npu_op_input(&op, "packed", packed);
         args.packed_count = packed->shape[0];
-        args.header = rps_npu_op_input(&op, header);
-        args.places = rps_npu_op_input(&op, places);
+        args.header = rps_npu_op_input(&op, "header", header);
+        args.places = rps_npu_op_input(&op, "places", places);
         args.capacity = places->shape[0];
         rows = rps_npu_op_output_rows(&op, "y", y);
+        rps_npu_op_reads_output(&op); /* its other rows stay */
         args.rows = rows.at;
         args.row_stride = rows.stride;
         args.row_count = y->shape[0];

@@ -267,6 +267,7 @@ link_stream(rps_npu_stream *stream)
     rps_npu *npu = stream->npu;
 
     pthread_mutex_lock(&npu->lock);
+    stream->index = npu->streams_made++;
     stream->next = npu->streams;
     npu->streams = stream;
     pthread_mutex_unlock(&npu->lock);

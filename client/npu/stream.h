@@ -23,6 +23,7 @@ struct rps_npu_capture;
 struct rps_npu_stream {
     rps_npu *npu;
     uint64_t number; /* of the process's streams, from 1 */
+    uint32_t index;  /* of the device's, from 0 */
     char name[RPS_NPU_NAME_BYTES];
     char track[RPS_NPU_NAME_BYTES + 16]; /* "npu0 stream compute" */
     struct rps_npu_stream *next;         /* npu->lock */

@@ -77,6 +77,7 @@ copy_into(rps_npu_stream *stream, const rps_npu_tensor *tensor,
 {
     const struct gather gather =
             gather_of(rps_npu_stream_device(stream), tensor, copy);
+    static const char *const x = "x", *const y = "y";
     const struct rps_npu_operation operation = {
             .type = "contiguous",
             .kernel = run_gather,
@@ -87,6 +88,8 @@ copy_into(rps_npu_stream *stream, const rps_npu_tensor *tensor,
             .input_count = 1,
             .outputs = copy,
             .output_count = 1,
+            .input_labels = &x,
+            .output_labels = &y,
     };
 
     return rps_npu_enqueue(stream, &operation);

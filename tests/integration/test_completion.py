@@ -43,7 +43,7 @@ def commands():
 
 
 def test_every_command_is_offered():
-    assert len(commands()) >= 32
+    assert len(commands()) >= 33
     assert complete("recps", "") == commands()
     assert sorted(complete("recps", "--ps-hosts", "=", "a:1", "lo")) == [
         "log-level", "lookup"]
@@ -55,6 +55,24 @@ def test_every_command_is_offered():
 def test_every_flag_of_a_commands_help_is_offered(command):
     offered = {flag.rstrip("=") for flag in complete("recps", command, "--")}
     assert offered == flags_of(recps(command, "--help").stdout)
+
+
+def precision_words():
+    return re.findall(r"^  ([a-z][a-z-]*) +\S", recps("precision", "--help").stdout,
+                      re.M)
+
+
+def test_every_word_of_precision_is_offered():
+    assert "compare" in precision_words()
+    assert complete("recps", "precision", "") == precision_words()
+
+
+@pytest.mark.parametrize("word", precision_words()
+                         if programs.RECPS.is_file() else [])
+def test_every_flag_of_a_words_help_is_offered(word):
+    offered = {flag.rstrip("=") for flag in
+               complete("recps", "precision", word, "--")}
+    assert offered == flags_of(recps("precision", word, "--help").stdout)
 
 
 @pytest.mark.parametrize("path", [programs.RECPSD, programs.RECPS_TRAIN])
@@ -79,6 +97,9 @@ def test_every_flag_of_a_programs_help_is_offered(path):
     (["recps", "verify", "embed"], ["embedding"]),
     (["recps", "npu", ""], ["memory"]),
     (["recps", "npu", "memory", "READ"], ["README.md"]),
+    (["recps", "precision", "comp"], ["compare"]),
+    (["recps", "precision", "compare", "embed"], ["embedding"]),
+    (["recps", "precision", "compare", "-o", "READ"], ["README.md"]),
     (["recps", "launch", "--ps", ""], []),
     (["recpsd", "--numa", "i"], ["interleave"]),
     (["recpsd", "--checkpoint-dir", "embed"], ["embedding"]),
@@ -169,6 +190,8 @@ def type_into_zsh(line, timeout=20):
     ("recps --ps-hosts a:1 tables --log-fo", ["--log-format="]),
     ("recpsd --numa=inter", ["interleave"]),
     ("recps-train --mod", ["--mode"]),
+    ("recps precision comp", ["compare"]),
+    ("recps precision compare --thr", ["--threshold="]),
     ("recps-bench ta", ["table"]),
     ("recps-bench net --transport=sh", ["shm"]),
     ("recps-bench table --thr", ["--threads="]),

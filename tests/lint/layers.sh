@@ -33,18 +33,21 @@ BEGIN {
     rule("client/profile", "include base")
     rule("client/npu/kernels", "include base")
     rule("client/npu", "include base client/npu/kernels client/profile")
-    worker = "include base admin conf client/npu/kernels client/profile"
+    worker = "include base admin conf client/npu/kernels client/precision "
+    worker = worker "client/profile"
     rule("client/worker", worker)
     group = "include base conf client/profile client/worker embedding"
     rule("client/worker/group.c", group)
     rule("client/worker/group_servers.c", group)
     rule("client/worker/group_step.c", group)
-    cli = "include base conf client client/profile embedding/checkpoint"
+    rule("client/precision", "include base embedding/checkpoint")
+    cli = "include base conf client client/precision client/profile "
+    cli = cli "embedding/checkpoint"
     rule("client/cli", cli)
     any = "include base admin conf proto embedding embedding/kernels "
     any = any "embedding/checkpoint server server/daemon client client/worker "
     any = any "client/cli client/collective client/npu client/profile "
-    any = any "client/npu/kernels"
+    any = any "client/npu/kernels client/precision"
     rule("bench", any)
     rule("tests", any " bench")
 }

@@ -61,11 +61,38 @@ value_of_own(const struct rps_tool_flag *flag)
             .is_folder = strcmp(argument, "DIR") == 0};
 }
 
+/* Calls `print` for every tool, and after it for its parts. */
+static void
+for_tools(void (*print)(const struct rps_tool *tool))
+{
+    for (size_t i = 0; i < rps_tool_count; i++) {
+        print(rps_tools[i]);
+        for (size_t k = 0; k < rps_tool_part_count(rps_tools[i]); k++) {
+            print(rps_tools[i]->parts[k]);
+        }
+    }
+}
+
+/* "compare|nan", until the next call. */
+static const char *
+parts_of(const struct rps_tool *tool)
+{
+    static char words[512];
+    size_t used = 0;
+
+    for (size_t i = 0; i < rps_tool_part_count(tool); i++) {
+        used += (size_t)snprintf(words + used, sizeof(words) - used, "%s%s",
+                i > 0 ? "|" : "", rps_tool_word(tool->parts[i]));
+    }
+    return words;
+}
+
 static struct value
 operand_of(const struct rps_tool *tool)
 {
     return (struct value){
-            .choices = tool->words, .is_folder = tool->takes_folder};
+            .choices = tool->parts != NULL ? parts_of(tool) : tool->words,
+            .is_folder = tool->takes_folder};
 }
 
 /* "memory", in `recps npu memory FILE`: what follows the first word. */
@@ -114,12 +141,11 @@ static const char bash_tail[] =
         "                elif [[ ${_recps_values[$word]+x} ]]; then\n"
         "                    ((i++))\n"
         "                fi\n"
-        "            elif [[ -z $command && ${_recps_flags[recps $word]+x} ]]; "
-        "then\n"
-        "                command=$word\n"
+        "            elif [[ ${_recps_flags[recps $command$word]+x} ]]; then\n"
+        "                command+=\"$word \"\n"
         "            fi\n"
         "        done\n"
-        "        [[ -z $command ]] || place=\"recps $command\"\n"
+        "        [[ -z $command ]] || place=\"recps ${command% }\"\n"
         "    fi\n"
         "    COMPREPLY=()\n"
         "    if [[ $cur == -* ]]; then\n"
@@ -202,6 +228,18 @@ bash_flags_of(uint32_t scope)
 }
 
 static void
+bash_tool_flags(const struct rps_tool *tool)
+{
+    printf("    [recps %s]='", tool->name);
+    for (const struct rps_tool_flag *flag = tool->flags;
+            flag != NULL && flag->name != NULL; flag++) {
+        printf(" --%s%s", flag->name, flag->argument != NULL ? "=" : "");
+    }
+    bash_flags_of(tool->scope);
+    printf("'\n");
+}
+
+static void
 bash_flags(void)
 {
     printf("declare -gA _recps_flags=(\n");
@@ -213,18 +251,35 @@ bash_flags(void)
     printf("    [recps]='");
     bash_flags_of(RPS_SCOPE_TOOL);
     printf("'\n");
-    for (size_t i = 0; i < rps_tool_count; i++) {
-        const struct rps_tool *tool = rps_tools[i];
-
-        printf("    [recps %s]='", tool->name);
-        for (const struct rps_tool_flag *flag = tool->flags;
-                flag != NULL && flag->name != NULL; flag++) {
-            printf(" --%s%s", flag->name, flag->argument != NULL ? "=" : "");
-        }
-        bash_flags_of(tool->scope);
-        printf("'\n");
-    }
+    for_tools(bash_tool_flags);
     printf(")\n");
+}
+
+static void
+bash_tool_values(const struct rps_tool *tool)
+{
+    const struct value operand = operand_of(tool);
+    char place[64];
+    char name[RPS_OPTION_NAME_MAX + 2];
+
+    snprintf(place, sizeof(place), "recps %s", tool->name);
+    bash_value(place, "", &operand);
+    if (has_second(tool)) {
+        bash_value(place, tool->words, &(struct value){.is_file = true});
+    }
+    for (const struct rps_tool_flag *flag = tool->flags;
+            flag != NULL && flag->name != NULL; flag++) {
+        const struct value value = value_of_own(flag);
+
+        if (flag->argument != NULL) {
+            snprintf(name, sizeof(name), "--%s", flag->name);
+            bash_value(place, name, &value);
+            if (flag->letter != NULL) {
+                snprintf(name, sizeof(name), "-%s", flag->letter);
+                bash_value(place, name, &value);
+            }
+        }
+    }
 }
 
 /* By flag, by command and flag, and by command: its operand. */
@@ -249,26 +304,7 @@ bash_values(void)
             bash_value("", name, &value);
         }
     }
-    for (size_t i = 0; i < rps_tool_count; i++) {
-        const struct rps_tool *tool = rps_tools[i];
-        const struct value operand = operand_of(tool);
-        char place[64];
-
-        snprintf(place, sizeof(place), "recps %s", tool->name);
-        bash_value(place, "", &operand);
-        if (has_second(tool)) {
-            bash_value(place, tool->words, &(struct value){.is_file = true});
-        }
-        for (const struct rps_tool_flag *flag = tool->flags;
-                flag != NULL && flag->name != NULL; flag++) {
-            const struct value value = value_of_own(flag);
-
-            if (flag->argument != NULL) {
-                snprintf(name, sizeof(name), "--%s", flag->name);
-                bash_value(place, name, &value);
-            }
-        }
-    }
+    for_tools(bash_tool_values);
     printf(")\n");
 }
 
@@ -368,11 +404,19 @@ zsh_array(const char *name, uint32_t scope)
 }
 
 static void
+zsh_describe(const struct rps_tool *tool)
+{
+    printf("    '%s:", rps_tool_word(tool));
+    print_quoted(tool->summary);
+    printf("'\n");
+}
+
+static void
 zsh_command(const struct rps_tool *tool)
 {
     struct value operand = operand_of(tool);
 
-    printf("    (%s)\n    _arguments \\\n", tool->name);
+    printf("    (%s)\n    _arguments \\\n", rps_tool_word(tool));
     for (const struct rps_tool_flag *flag = tool->flags;
             flag != NULL && flag->name != NULL; flag++) {
         const struct value value = value_of_own(flag);
@@ -400,6 +444,26 @@ zsh_command(const struct rps_tool *tool)
     printf("\n    ;;\n");
 }
 
+/* A command of parts: the next word says which. */
+static void
+zsh_parts(const struct rps_tool *tool)
+{
+    printf("    (%s)\n    local -a parts=(\n", tool->name);
+    for (size_t i = 0; i < rps_tool_part_count(tool); i++) {
+        zsh_describe(tool->parts[i]);
+    }
+    printf("    )\n"
+           "    _arguments -C $tool_flags '1: :->part' '*:: :->rest'\n"
+           "    case $state in\n"
+           "    (part) _describe -t commands command parts ;;\n"
+           "    (rest)\n"
+           "    case $words[1] in\n");
+    for (size_t i = 0; i < rps_tool_part_count(tool); i++) {
+        zsh_command(tool->parts[i]);
+    }
+    printf("    esac\n    ;;\n    esac\n    ;;\n");
+}
+
 static void
 print_zsh(void)
 {
@@ -413,9 +477,7 @@ print_zsh(void)
     zsh_array("launch_flags", RPS_SCOPE_LAUNCH);
     printf("local -a commands=(\n");
     for (size_t i = 0; i < rps_tool_count; i++) {
-        printf("    '%s:", rps_tools[i]->name);
-        print_quoted(rps_tools[i]->summary);
-        printf("'\n");
+        zsh_describe(rps_tools[i]);
     }
     printf(")\n"
            "local context state state_descr line\n"
@@ -430,7 +492,11 @@ print_zsh(void)
            "(operand)\n"
            "    case $words[1] in\n");
     for (size_t i = 0; i < rps_tool_count; i++) {
-        zsh_command(rps_tools[i]);
+        if (rps_tools[i]->parts != NULL) {
+            zsh_parts(rps_tools[i]);
+        } else {
+            zsh_command(rps_tools[i]);
+        }
     }
     printf("    esac\n    ;;\nesac\n");
 }

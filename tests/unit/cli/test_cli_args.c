@@ -8,8 +8,8 @@
 #define ARGUMENTS_MAX 16
 
 static struct rps_tool_flag flags[] = {
-        {.name = "workers", .argument = "N"},
-        {.name = "chief"},
+        {.name = "workers", .argument = "N", .letter = "w"},
+        {.name = "chief", .letter = "ch"},
         {.name = NULL},
 };
 
@@ -42,6 +42,19 @@ static const struct rps_tool launch = {
 static const struct rps_tool erase = {
         .name = "erase", .operands_max = 4, .takes_keys = true};
 static const struct rps_tool verify = {.name = "verify", .operands_max = 1};
+
+START_TEST(a_flags_letter_is_the_flag)
+{
+    ck_assert(sort(&launch, "recps -w 3 -ch"));
+    ck_assert_str_eq(flags[0].value, "3");
+    ck_assert_str_eq(flags[1].value, "");
+    ck_assert_int_eq(argc, 1);
+    ck_assert(sort(&launch, "recps -c -wx")); /* others are options */
+    ck_assert_ptr_null(flags[0].value);
+    ck_assert_int_eq(argc, 3);
+    ck_assert(!sort(&launch, "recps -w"));
+}
+END_TEST
 
 START_TEST(own_flags_are_taken_and_options_stay)
 {
@@ -155,6 +168,7 @@ main(void)
     Suite *suite = suite_create("cli_args");
     TCase *tcase = tcase_create("sort");
 
+    tcase_add_test(tcase, a_flags_letter_is_the_flag);
     tcase_add_test(tcase, own_flags_are_taken_and_options_stay);
     tcase_add_test(
             tcase, a_command_of_one_word_survives_the_end_of_the_options);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Everything at once, from several threads, on rows that carry a pattern
- * (pattern.h). RECPS_TEST_LONG makes it 20 times as long.
+ * (pattern.h). RECPS_TEST_LONG makes it LONGER times as long.
  */
 #include "tests/unit/embedding/pattern.h"
 
@@ -32,18 +32,21 @@ struct part {
 };
 
 #if defined(__SANITIZE_THREAD__) /* twenty times as slow */
-#define SHORTER 100u
+#define SHORTER 200u
+#define LONGER  10u
 #elif defined(__SANITIZE_ADDRESS__)
 #define SHORTER 4u
+#define LONGER  20u
 #else
 #define SHORTER 1u
+#define LONGER  20u
 #endif
 
 static uint64_t
 times(uint64_t steps)
 {
     steps /= SHORTER;
-    return suite_is_long() ? 20 * steps : steps;
+    return suite_is_long() ? LONGER * steps : steps;
 }
 
 /* A thread must not end the test by an assertion of its own: it is told. */

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who wrote an input that differs. */
+#ifndef RPS_PRECISION_COMPARE_TRACE_H
+#define RPS_PRECISION_COMPARE_TRACE_H
+
+#include "client/precision/compare.h"
+
+struct rps_compare_writer {
+    const struct rps_dumped_operator *op; /* NULL: nobody in this step */
+    bool is_left;     /* op is of the left dump, else of the right */
+    bool by_contents; /* what it gave is what was read, on its own side */
+};
+
+/**
+ * By the places of both sides, then by equal contents: what goes from the
+ * device to the host lies elsewhere there.
+ */
+struct rps_compare_writer rps_compare_trace(const struct rps_dumped *left,
+        const struct rps_dumped *right,
+        const struct rps_compared_tensor *tensor);
+
+#endif /* RPS_PRECISION_COMPARE_TRACE_H */

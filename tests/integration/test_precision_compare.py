@@ -1,0 +1,629 @@
+# SPDX-License-Identifier: Apache-2.0
+"""recps precision compare, of dumps that NumPy wrote; every figure against
+NumPy's in float64."""
+import copy
+import csv
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+
+import dumps
+import programs
+import trainer
+
+pytestmark = pytest.mark.skipif(not programs.RECPS.is_file(),
+                                reason="recps is not built")
+
+B, IN, OUT, DIM = 32, 12, 8, 4
+
+
+def recps(*words, code=0):
+    return trainer.run([programs.RECPS, "precision", "compare", *words],
+                       code=code)
+
+
+def answer(*words, code=0):
+    return json.loads(recps(*words, "--json", code=code).stdout)
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def make_step(seed=1, fused=True):
+    """A forward, a backward and a push, with places, as a device has them."""
+    rng = np.random.default_rng(seed)
+    f32 = np.float32
+    keys = rng.permutation(1000)[:B].astype(np.uint64) + (1 << 60)
+    rows = rng.normal(size=(B, DIM)).astype(f32)
+    x = rng.normal(size=(B, IN)).astype(f32)
+    w = rng.normal(size=(OUT, IN)).astype(f32)
+    b = rng.normal(size=OUT).astype(f32)
+    z = (x @ w.T + b).astype(f32)
+    y = relu(z)
+    dy = rng.normal(size=(B, OUT)).astype(f32)
+    dz = dy * (y > 0)
+    dw, db = (dz.T @ x).astype(f32), dz.sum(0).astype(f32)
+    tensor = dumps.Tensor
+    tx, tw = tensor(x, place=0x1000), tensor(w, place=0x8000)
+    tb, ty = tensor(b, place=0x10000), tensor(y, place=0x11000)
+    tdy, tdz = tensor(dy, place=0x12000), tensor(dz, place=0x13000)
+    tdw, tdb = tensor(dw, place=0x14000), tensor(db, place=0x15000)
+    ops = [dumps.lookup("emb", keys, rows)]
+    if fused:
+        ops.append(dumps.operator("linear_relu", "top.0", [tx, tw, tb], [ty],
+                                  holds="linear + bias + relu"))
+        ops.append(dumps.operator(
+            "linear_backward", "top.0", [tdy, ty, tx], [tdb, tdw],
+            holds="relu_backward + dbias + dweight"))
+    else:
+        bias = tensor(np.broadcast_to(b, (B, OUT)), place=0x11000)
+        tz = tensor(z, place=0x11000)
+        ops += [
+            dumps.operator("bias", "top.0", [tb], [bias]),
+            dumps.operator("linear", "top.0", [tx, tw, bias], [tz]),
+            dumps.operator("relu", "top.0", [tz], [ty]),
+            dumps.operator("relu_backward", "top.0", [tdy, ty], [tdz]),
+            dumps.operator("linear_dbias", "top.0", [tdz], [tdb]),
+            dumps.operator("linear_dweight", "top.0", [tdz, tx], [tdw])]
+    ops.append(dumps.push("emb", keys, rows * f32(0.5)))
+    return ops
+
+
+def named(ops, name):
+    return next(op for op in ops if op["name"] == name)
+
+
+def write_two(path, left, right, **options):
+    dumps.write_step(path / "a", 6, left, **options)
+    dumps.write_step(path / "b", 6, right, **options)
+    return path / "a", path / "b"
+
+
+def change(ops, name, way, number, law):
+    """A copy with one tensor changed, as this operator alone has it."""
+    ops = copy.deepcopy(ops)
+    tensors = named(ops, name)[way]
+    one = copy.copy(tensors[number])
+    one.array = np.ascontiguousarray(law(one.array.copy()))
+    tensors[number] = one
+    return ops
+
+
+def set_at(place, value):
+    def law(array):
+        array[place] = value
+        return array
+    return law
+
+
+# ---- figures ----
+
+def figures(left, right):
+    l, r = left.ravel().astype(float), right.ravel().astype(float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.abs(l - r)
+        relative = np.where(apart == 0, 0.0, apart / np.abs(l))
+    lengths = sorted([np.linalg.norm(l), np.linalg.norm(r)])
+    return {"cosine": l @ r / (np.linalg.norm(l) * np.linalg.norm(r)),
+            "max_absolute": apart.max(), "max_relative": relative.max(),
+            "mean_absolute": apart.mean(),
+            "length_ratio": lengths[0] / lengths[1]}
+
+
+def test_every_figure_is_numpys(tmp_path):
+    left = make_step()
+    rng = np.random.default_rng(5)
+    right = copy.deepcopy(left)
+    for op in right:
+        for one in op["inputs"] + op["outputs"]:
+            if one.array.dtype == np.float32:
+                noise = rng.normal(size=one.array.shape) * 1e-3
+                one.array = (one.array + noise).astype(np.float32)
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, "-o", tmp_path / "t.csv")
+    assert found["verdict"] == "same" and found["same"]
+    [step] = found["steps"]
+    for op, l, r in zip(step["operators"], left, right):
+        assert op["name"] == l["name"]
+        for way in ("inputs", "outputs"):
+            for one, x, y in zip(op[way], l[way], r[way]):
+                if x.array.dtype != np.float32:
+                    assert one["equal_bytes"] and one["cosine"] == 1
+                    continue
+                for key, value in figures(x.array, y.array).items():
+                    assert float(one[key]) == pytest.approx(value, rel=1e-8), key
+    with open(tmp_path / "t.csv", encoding="utf8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0])[:6] == ["Left", "Right", "type", "Input", "Output",
+                                  "Step"]
+    for line, l, r in zip(lines, left, right):
+        assert (line["Left"], line["type"], line["Step"]) == (
+            l["name"], l["type"], "6")
+        for column, way in (("Input", "inputs"), ("Output", "outputs")):
+            cells = dict(cell.split(":") for cell in line[column].split(";")
+                         if cell)
+            assert len(cells) == len(l[way])
+            for number, (x, y) in enumerate(zip(l[way], r[way])):
+                if x.array.dtype == np.float32:
+                    value = figures(x.array, y.array)["cosine"]
+                    assert float(cells[str(number)]) == pytest.approx(
+                        value, rel=1e-13)
+                    assert -1 <= float(cells[str(number)]) <= 1
+
+
+def test_the_same_dump_is_the_same_in_every_file(tmp_path):
+    a, b = write_two(tmp_path, make_step(), make_step())
+    run = recps(a, b)
+    assert "all 13 files are the same" in run.stdout and run.stderr == ""
+    recps(a, b, "--exact")
+
+
+@pytest.mark.parametrize("left, right, cosine", [
+    ([0, 0, 0], [0, 0, 0], 1), ([0, 0, 0], [1, 0, 0], 0),
+    ([1, 2, 3], [0, 0, 0], 0), ([1, 2, 3], [-1, -2, -3], -1),
+    ([1, 2, 3], [2, 4, 6], 1), ([np.nan, 2, 3], [np.nan, 2, 3], 1),
+    ([np.nan, 2, 3], [1, 2, 3], "nan"), ([np.inf, 1, 1], [np.inf, 1, 2], "nan"),
+    ([1, 2, 3], [1, np.inf, np.nan], "nan")])
+def test_cosines_of_zero_and_of_what_is_not_finite(tmp_path, left, right, cosine):
+    ops = [dumps.operator("add", "top", [np.ones(2, np.float32)],
+                          [np.array(v, np.float32)]) for v in (left, right)]
+    a, b = write_two(tmp_path, ops[:1], ops[1:])
+    same = np.array_equal(left, right, equal_nan=True)
+    found = answer(a, b, code=0 if same else 1)
+    one = found["steps"][0]["operators"][0]["outputs"][0]
+    assert one["cosine"] == (cosine if cosine == "nan" else
+                             pytest.approx(cosine, abs=1e-15))
+    assert one["left_nan"] == int(np.isnan(left).sum())
+    assert one["right_nan"] == int(np.isnan(right).sum())
+    assert one["left_inf"] == int(np.isinf(left).sum())
+    assert one["right_inf"] == int(np.isinf(right).sum())
+    assert one["equal_bytes"] == same
+    assert found["verdict"] == ("same" if same else "operator")
+
+
+# ---- verdicts ----
+
+def test_an_operator_whose_inputs_agree_is_named(tmp_path):
+    left = make_step(fused=False)
+    right = change(left, "top.0/linear", "outputs", 0, lambda z: -z)
+    a, b = write_two(tmp_path, left, right)
+    run = recps(a, b, code=1)
+    assert 'linear "top.0/linear" is the first whose output differs' in run.stdout
+    assert "has cosine -1 (the threshold is 0.98)" in run.stdout
+    command = re.search(r"recps (precision compare .*)", run.stdout).group(1)
+    shown = trainer.run([programs.RECPS, *command.split()], code=1).stdout
+    assert re.search(r"output 0 +-1\.0", shown)
+    found = answer(a, b, code=1)
+    assert found["verdict"] == "operator" and found["step"] == 6
+    assert found["operator"]["name"] == "top.0/linear"
+
+
+def test_a_length_that_differs_is_found_though_the_cosine_is_1(tmp_path):
+    left = make_step(fused=False)
+    right = change(left, "top.0/linear_dweight", "outputs", 0, lambda w: 2 * w)
+    a, b = write_two(tmp_path, left, right)
+    run = recps(a, b, code=1)
+    assert "one side is 2 times as long" in run.stdout
+    assert "top.0/linear_dweight" in run.stdout
+
+
+def test_a_fused_operator_is_to_be_taken_apart(tmp_path):
+    run = {"command": ["recps-train", "--device", "npu", "--data", "a b"]}
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    a, b = write_two(tmp_path, left, right, run=run)
+    text = recps(a, b, code=1).stdout
+    assert answer(a, b, code=1)["verdict"] == "fused"
+    assert "linear + bias + relu" in text
+    assert "recps-train --device npu --data 'a b' --fusion off --rotate" in text
+
+
+def test_a_threshold_finds_what_another_does_not(tmp_path):
+    left = make_step(fused=False)
+
+    def round_off(array):
+        return (array.view(np.uint32) & np.uint32(0xffff0000)).view(np.float32)
+
+    right = change(left, "top.0/relu", "outputs", 0, round_off)
+    a, b = write_two(tmp_path, left, right)
+    assert answer(a, b)["verdict"] == "same"
+    for words in (["--exact"], ["--threshold", "0.999999"]):
+        found = answer(a, b, *words, code=1)
+        assert found["operator"]["name"] == "top.0/relu", words
+    assert "bytes are not the same" in recps(a, b, "--exact", code=1).stdout
+
+
+def test_a_stale_row_is_found_by_its_key(tmp_path):
+    """In another order on the other side, where nothing else differs."""
+    left = make_step()
+    keys, rows = (named(left, "emb")[way][0].array for way in
+                  ("inputs", "outputs"))
+    order = np.random.default_rng(3).permutation(B)
+    changed = rows.copy()
+    changed[[7, 9]] += np.float32(1)
+    right = copy.deepcopy(left)
+    right[0] = dumps.lookup("emb", keys[order], changed[order])
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, "--threshold", "0.9", code=1)
+    assert found["verdict"] == "lookup"
+    assert found["operator"]["keys_differ"] == 2
+    assert found["operator"]["keys"] == [
+        str(k) for k in sorted(int(keys[i]) for i in (7, 9))]
+    assert found["operator"]["outputs"][0]["cosine"] == pytest.approx(
+        figures(rows, changed)["cosine"], rel=1e-8)
+    text = recps(a, b, code=1).stdout
+    assert 'lookup of table "emb"' in text and str(keys[7]) in text
+
+
+def test_many_keys_are_counted_and_ten_are_told(tmp_path):
+    left = make_step()
+    right = change(left, "emb", "outputs", 0, lambda rows: -rows)
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, code=1)["operator"]
+    keys = sorted(int(k) for k in named(left, "emb")["inputs"][0].array)
+    assert found["keys_differ"] == B
+    assert found["keys"] == [str(k) for k in keys[:10]]
+
+
+def test_other_keys_are_other_data(tmp_path):
+    left = make_step()
+    right = change(left, "emb", "inputs", 0, set_at(3, 5))
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, code=1)
+    assert found["verdict"] == "inputs"
+    assert (found["operator"]["keys_left"], found["operator"]["keys_right"]) == (
+        1, 1)
+    assert "fed with other data" in found["words"]
+
+
+def test_inputs_that_nobody_wrote_come_from_before(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "inputs", 1, lambda w: -w)
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, code=1)
+    assert found["verdict"] == "inputs"
+    assert "No operator of this step wrote it" in found["words"]
+    assert "--dump-step '0-6'" in found["words"]
+
+
+def test_an_input_that_differs_from_what_was_written_is_followed(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_backward", "inputs", 1, lambda y: -y)
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, code=1)
+    assert found["verdict"] == "inputs"
+    assert ('written by linear_relu "top.0/linear_relu", whose output agrees on '
+            "both sides") in found["words"]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_lost_gradient_is_followed_by_its_contents(tmp_path, swap):
+    """Pushed from the host, where it lies elsewhere; one side pushes zeros."""
+    left = make_step()
+    gradients = named(left, "emb")["outputs"][0].array * np.float32(0.25)
+    left.insert(-1, dumps.operator("pooling_backward", "emb", [], [gradients]))
+    left[-1] = dumps.push("emb", left[-1]["inputs"][0].array, gradients)
+    right = copy.deepcopy(left)
+    right[-1]["inputs"][1] = dumps.Tensor(0 * gradients, "gradients")
+    a, b = write_two(tmp_path, *((right, left) if swap else (left, right)))
+    found = answer(a, b, code=1)
+    assert (found["verdict"], found["operator"]["type"]) == ("inputs", "push")
+    assert (f"On the {'right' if swap else 'left'} it is what pooling_backward "
+            '"emb/pooling_backward" gave') in found["words"]
+    assert "lost, overwritten" in found["words"]
+
+
+def test_a_key_that_is_pushed_twice_is_told_once(tmp_path):
+    gradients = np.ones((4, DIM), np.float32)
+    ops = [dumps.push("emb", [7, 5, 7, 5], g)
+           for g in (gradients, gradients * np.float32([[-1], [1], [-1], [1]]))]
+    a, b = write_two(tmp_path, ops[:1], ops[1:])
+    found = answer(a, b, code=1)["operator"]
+    assert (found["keys_differ"], found["keys"]) == (1, ["7"])
+    assert found["inputs"][1]["rows_differ"] == 2
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_what_is_not_finite_is_to_be_followed(tmp_path, swap):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, set_at((0, 0), np.nan))
+    a, b = write_two(tmp_path, *((right, left) if swap else (left, right)))
+    words = answer(a, b, code=1)["words"]
+    folder = dumps.step_folder(a if swap else b, 6)
+    assert f"recps precision nan {folder}\n" in words
+
+
+def test_a_dense_variable_that_differs_came_from_the_servers(tmp_path):
+    weight = np.arange(6, dtype=np.float32)
+    ops = [{"type": "variables", "name": "top.0.weight", "holds": None,
+            "attributes": {}, "inputs": [],
+            "outputs": [dumps.Tensor(w, "values")]}
+           for w in (weight, weight[::-1])]
+    a, b = write_two(tmp_path, ops[:1], ops[1:], run={"command": "recps-train"})
+    found = answer(a, b, code=1)
+    assert found["verdict"] == "lookup"
+    assert 'variables "top.0.weight" is the first' in found["words"]
+    assert "recps-train --dump-step '0-6' --rotate" in found["words"]
+
+
+def test_how_the_two_were_run_is_told_where_it_differs(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    dumps.write_step(tmp_path / "a", 0, left, run={"seed": 1, "mode": "sync"})
+    dumps.write_step(tmp_path / "b", 0, right, run={"seed": 2, "mode": "sync"})
+    text = recps(tmp_path / "a", tmp_path / "b", code=1).stdout
+    assert "other settings: seed (1, 2)" in text and "mode" not in text
+
+
+# ---- fused against not fused ----
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_fused_operator_meets_its_parts(tmp_path, swap):
+    sides = [make_step(fused=True), make_step(fused=False)]
+    a, b = write_two(tmp_path, *(sides[::-1] if swap else sides))
+    found = answer(a, b)
+    assert found["verdict"] == "same"
+    [step] = found["steps"]
+    assert step["only_left"] == step["only_right"] == 0
+    assert step["files"] == step["equal_files"] == 13
+    one = next(op for op in step["operators"] if op["type"] == "linear_relu")
+    assert one["right" if not swap else "left"] == (
+        "top.0/bias + top.0/linear + top.0/relu")
+
+
+def test_a_fault_in_a_fused_operator_shows_against_its_parts(tmp_path):
+    left = change(make_step(fused=True), "top.0/linear_backward", "outputs", 1,
+                  lambda dw: -dw)
+    a, b = write_two(tmp_path, left, make_step(fused=False))
+    found = answer(a, b, code=1)
+    assert found["verdict"] == "fused"
+    assert found["operator"]["name"] == "top.0/linear_backward"
+    assert [t["agrees"] for t in found["operator"]["outputs"]] == [True, False]
+
+
+def test_an_operator_that_ran_twice_meets_each_time(tmp_path):
+    """As --recompute runs a layer again; the second one is wrong."""
+    left = make_step(fused=False)
+    layer = [op for op in left if op["type"] in ("bias", "linear", "relu")]
+    left += copy.deepcopy(layer)
+    right = copy.deepcopy(left)
+    right[-2]["outputs"][0] = dumps.Tensor(-right[-2]["outputs"][0].array)
+    a, b = write_two(tmp_path, left, right)
+    found = answer(a, b, code=1)
+    assert found["operator"]["name"] == "top.0/linear"
+    agree = [op["agrees"] for op in found["steps"][0]["operators"]
+             if op["type"] == "linear"]
+    assert agree == [True, False]
+    # and a fused one meets the parts that ran as often
+    fused = make_step(fused=True)
+    fused.append(copy.deepcopy(named(fused, "top.0/linear_relu")))
+    dumps.write_step(tmp_path / "c", 6, fused)
+    assert answer(tmp_path / "c", a)["steps"][0]["equal_files"] == 17
+
+
+def test_tensors_meet_by_label_whatever_their_index(tmp_path):
+    rng = np.random.default_rng(2)
+    arrays = [dumps.Tensor(rng.normal(size=5).astype(np.float32), label)
+              for label in ("x", "y", "x")]
+    sides = [dumps.operator("add", "top", inputs, [])
+             for inputs in (arrays, [arrays[i] for i in (1, 0, 2)])]
+    a, b = write_two(tmp_path, sides[:1], sides[1:])
+    found = answer(a, b)
+    assert found["steps"][0]["equal_files"] == 3
+
+
+# ---- whole dumps ----
+
+def test_the_first_step_that_differs_is_named(tmp_path):
+    for step in (0, 5, 10):
+        ops = make_step(seed=step)
+        dumps.write_step(tmp_path / "a", step, ops)
+        if step > 0:
+            ops = change(ops, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+        dumps.write_step(tmp_path / "b", step, ops)
+    found = answer(tmp_path / "a", tmp_path / "b", "--output", tmp_path / "c.csv",
+                   code=1)
+    assert found["step"] == 5 and found["verdict"] == "fused"
+    assert [s["verdict"] for s in found["steps"]] == ["same", "fused", "fused"]
+    with open(tmp_path / "c.csv", encoding="utf8", newline="") as file:
+        assert [line["Step"] for line in csv.DictReader(file)] == (
+            ["0"] * 4 + ["5"] * 4 + ["10"] * 4)
+    # one of them alone, by its folder
+    folder = dumps.step_folder(tmp_path / "a", 0)
+    assert answer(folder, tmp_path / "b")["verdict"] == "same"
+
+
+def test_steps_are_those_of_manifests(tmp_path):
+    """One side's folders count 0, 1, 2; the other's are the steps."""
+    for index, step in enumerate((3, 4)):
+        dumps.write_step(tmp_path / "a", step, make_step(seed=step))
+        dumps.write_step(tmp_path / "b", step, make_step(seed=step), index=index)
+    found = answer(tmp_path / "a", tmp_path / "b")
+    assert [s["step"] for s in found["steps"]] == [3, 4]
+    assert found["same"]
+
+
+# ---- damaged, missing, mismatched ----
+
+def damage_cut(file):
+    file.write_bytes(file.read_bytes()[:-3])
+
+
+def damage_text(file):
+    file.write_bytes(b"these are no numbers")
+
+
+def damage_shape(file):
+    array = np.load(file)
+    np.save(file, array[:-1])
+
+
+def damage_dtype(file):
+    np.save(file, np.load(file).astype(np.float64))
+
+
+@pytest.mark.parametrize("damage", [damage_cut, damage_text, damage_shape,
+                                    damage_dtype, lambda file: file.unlink()])
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_a_bad_file_is_named_and_the_rest_is_compared(tmp_path, damage, side):
+    left = make_step()
+    right = change(left, "top.0/linear_backward", "outputs", 0, lambda y: -y)
+    a, b = write_two(tmp_path, left, right)
+    [file] = dumps.files_of(dumps.step_folder(tmp_path / side, 6),
+                            "top.0/linear_relu", "output")
+    damage(file)
+    run = recps(a, b, code=65)
+    assert str(file) in run.stderr
+    found = answer(a, b, code=65)
+    assert found["problems"] == 1
+    assert str(file) in found["steps"][0]["problems"][0]
+    assert found["operator"]["name"] == "top.0/linear_backward"
+    assert found["steps"][0]["files"] == 12
+
+
+def test_shapes_that_differ_are_told(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: y[:-1])
+    a, b = write_two(tmp_path, left, right)
+    run = recps(a, b, code=65)
+    assert "shapes [32, 8] and [31, 8]" in run.stderr
+    assert "output 0 is of another shape" in run.stdout
+
+
+def test_a_damaged_manifest_is_named_and_names_are_read(tmp_path):
+    a, b = write_two(tmp_path, make_step(), make_step())
+    manifest = dumps.step_folder(a, 6).with_suffix(".json")
+    manifest.write_text(manifest.read_text()[:-5])
+    run = recps(a, b, code=65)
+    assert str(manifest) in run.stderr and "names are read" in run.stderr
+    found = answer(a, b, code=65)
+    assert found["verdict"] == "same" and found["steps"][0]["equal_files"] == 13
+
+
+def test_operators_and_steps_of_one_side_are_told(tmp_path):
+    left = make_step()
+    a, b = write_two(tmp_path, left, left[:-1])
+    run = recps(a, b, code=1)
+    assert '1 operator is on the left alone: push "emb"' in run.stdout
+    dumps.write_step(tmp_path / "a", 7, left)
+    dumps.write_step(tmp_path / "b", 8, left)
+    run = recps(a, b, code=65)
+    assert "step 7 is on the left alone" in run.stderr
+    assert "step 8 is on the right alone" in run.stderr
+
+
+def test_where_there_is_no_dump_that_is_said(tmp_path):
+    a, _ = write_two(tmp_path, make_step(), make_step())
+    (tmp_path / "empty").mkdir()
+    assert "no dump is under it" in recps(a, tmp_path / "empty", code=66).stderr
+    assert recps(a, tmp_path / "none", code=66).stderr
+    folder = dumps.step_folder(a, 6, device="1")
+    folder.mkdir(parents=True)
+    assert "give one of them: 0, 1" in recps(a, a, code=66).stderr
+    dumps.write_step(tmp_path / "c", 1, make_step())
+    dumps.write_step(tmp_path / "c", 2, make_step())
+    dumps.write_step(tmp_path / "d", 3, make_step())
+    dumps.write_step(tmp_path / "d", 4, make_step())
+    assert "no step is in both" in recps(
+        tmp_path / "c", tmp_path / "d", code=66).stderr
+
+
+def test_the_words_of_precision_are_told():
+    run = trainer.run([programs.RECPS, "precision"], code=64)
+    assert "give a command: compare" in run.stderr
+    run = trainer.run([programs.RECPS, "precision", "compere", "--json"], code=64)
+    assert 'did you mean "compare"?' in run.stderr
+    assert json.loads(run.stdout)["exit"] == 64
+
+
+@pytest.mark.parametrize("words", [
+    [], ["a"], ["a", "b", "c"], ["a", "b", "--threshold", "2"],
+    ["a", "b", "--threshold", "x"], ["a", "b", "--limit", "-1"],
+    ["a", "b", "--nonsense"]])
+def test_bad_usage_is_64(words):
+    assert recps(*words, code=64).stderr
+
+
+# ---- other frameworks ----
+
+def foreign_step(path, ops):
+    """By names alone, as PyTorch's hooks would call them."""
+    renamed = copy.deepcopy(ops)
+    for op in renamed:
+        if op["name"] == "top.0/linear_relu":
+            op |= {"type": "Linear", "name": "Linear_top_0"}
+            op["inputs"] = [op["inputs"][i] for i in (1, 2, 0)]
+    return dumps.write_step(path, 0, renamed, manifest=False)
+
+
+def test_a_mapping_file_says_who_belongs_together(tmp_path):
+    left = make_step()
+    a = dumps.write_step(tmp_path / "a", 6, left)
+    b = foreign_step(tmp_path / "b", left)
+    assert "Linear_top_0" in recps(a, b, code=1).stdout  # on one side alone
+    mapping = tmp_path / "map.json"
+    mapping.write_text(json.dumps({"recps_map": 1, "pairs": [
+        {"left": "*/linear_relu", "right": "Linear_*", "right_type": "Linear",
+         "inputs": {"0": 2, "1": 0, "2": 1}}]}))
+    found = answer(a, b, "--map", mapping)
+    assert found["same"] and found["steps"][0]["equal_files"] == 13
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    c = foreign_step(tmp_path / "c", right)
+    found = answer(a, c, "--map", mapping, code=1)
+    assert found["operator"]["name"] == "top.0/linear_relu"
+    assert found["operator"]["right"] == "Linear_top_0"
+
+
+@pytest.mark.parametrize("text, words", [
+    ("{", "line 1"), ("[]", "no mapping"), ('{"recps_map": 1}', "no mapping"),
+    ('{"recps_map": 1, "pairs": [{"left": "a"}]}', "pair 0"),
+    ('{"recps_map": 1, "pairs": [{"left": "a*", "right": "b"}]}', "in both"),
+    ('{"recps_map": 1, "pairs": [{"left": "a", "right": "b", "x": 1}]}',
+     "another field"),
+    ('{"recps_map": 1, "pairs": [{"left": "a", "right": "b", "inputs": [1]}]}',
+     "inputs and outputs")])
+def test_a_bad_mapping_is_refused(tmp_path, text, words):
+    a, b = write_two(tmp_path, make_step(), make_step())
+    mapping = tmp_path / "map.json"
+    mapping.write_text(text)
+    run = recps(a, b, "--map", mapping, code=65)
+    assert words in run.stderr and str(mapping) in run.stderr
+
+
+# ---- the documentation ----
+
+def test_the_documentations_commands_run(tmp_path):
+    page = (programs.ROOT / "docs/PRECISION.md").read_text(encoding="utf8")
+    script = re.search(r"test_precision_compare.py -->\n```sh\n(.*?)```", page,
+                       re.S).group(1)
+    dumps.write_step(tmp_path / "precision_data/npu/debug_0", 0, make_step())
+    dumps.write_step(tmp_path / "precision_data/tf/dump", 0, make_step())
+    trainer.run(["sh", "-eu", "-c", script], cwd=tmp_path, env={
+        "PATH": f"{programs.RECPS.parent}:{os.environ['PATH']}"})
+    assert (tmp_path / "compare.csv").is_file()
+    assert (tmp_path / "compare.html").is_file()
+    # and its mapping is one
+    mapping = re.search(r"```json\n(\{\"recps_map.*?)```", page, re.S).group(1)
+    (tmp_path / "map.json").write_text(mapping)
+    recps(tmp_path / "precision_data/npu", tmp_path / "precision_data/tf",
+          "--map", tmp_path / "map.json")
+
+
+# ---- the page ----
+
+def test_the_page_stands_alone(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    a, b = write_two(tmp_path, left, right)
+    page = tmp_path / "page.html"
+    recps(a, b, "--html", page, code=1)
+    text = page.read_text(encoding="utf8")
+    assert text.count("<rect") == len(left)
+    assert text.count('<rect class="bad"') == 1
+    assert "prefers-color-scheme: dark" in text
+    assert not re.search(r"(src|href)=|url\(|<script|@import", text)
+    assert "is the first whose output differs" in text
