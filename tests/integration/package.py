@@ -16,9 +16,12 @@ def why_not():
     """Why the package cannot be imported here; "": it can."""
     if not LIBRARY.exists():
         return f"{LIBRARY} is not built"
-    sanitized = b"__asan_init" in LIBRARY.read_bytes()
-    if sanitized or b"__tsan_init" in LIBRARY.read_bytes():
-        return "a sanitizer must be in a program from its start"
+    content = LIBRARY.read_bytes()
+    for name in ("asan", "tsan"):
+        if (f"__{name}_init".encode() in content
+                and name not in os.environ.get("LD_PRELOAD", "")):
+            return (f"a sanitizer must be in a program from its start: "
+                    f"LD_PRELOAD=$(cc -print-file-name=lib{name}.so)")
     try:
         import numpy  # noqa: F401  # pylint: disable=unused-import
     except ImportError:
