@@ -102,9 +102,12 @@ rps_npu_tensor_contiguous(rps_npu_stream *stream, const rps_npu_tensor *tensor,
     rps_npu_tensor copy;
     rps_status status;
 
+    if (tensor_out == NULL) {
+        return rps_npu_missing("contiguous", "tensor_out");
+    }
     *tensor_out = (rps_npu_tensor){.storage = NULL};
     if (stream == NULL) {
-        return rps_npu_fail(RPS_E_INVAL, "contiguous: no stream is given");
+        return rps_npu_missing("contiguous", "stream");
     }
     if (rps_npu_tensor_check("contiguous", tensor) != RPS_OK) {
         return RPS_E_INVAL;

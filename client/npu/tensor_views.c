@@ -6,6 +6,16 @@
 #include <inttypes.h>
 
 static rps_status
+begin_view(const char *operation, rps_npu_tensor *view_out)
+{
+    if (view_out == NULL) {
+        return rps_npu_missing(operation, "view_out");
+    }
+    *view_out = (rps_npu_tensor){.storage = NULL};
+    return RPS_OK;
+}
+
+static rps_status
 check_dim(const char *operation, const rps_npu_tensor *tensor, uint32_t dim)
 {
     return dim < tensor->ndim ? RPS_OK
@@ -21,8 +31,8 @@ rps_npu_tensor_slice(const rps_npu_tensor *tensor, uint32_t dim, uint64_t first,
 {
     rps_npu_tensor view;
 
-    *view_out = (rps_npu_tensor){.storage = NULL};
-    if (check_dim("slice", tensor, dim) != RPS_OK) {
+    if (begin_view("slice", view_out) != RPS_OK ||
+            check_dim("slice", tensor, dim) != RPS_OK) {
         return RPS_E_INVAL;
     }
     if (first > tensor->shape[dim] || count > tensor->shape[dim] - first) {
@@ -44,8 +54,8 @@ rps_npu_tensor_transpose(const rps_npu_tensor *tensor, uint32_t a, uint32_t b,
 {
     rps_npu_tensor view;
 
-    *view_out = (rps_npu_tensor){.storage = NULL};
-    if (check_dim("transpose", tensor, a) != RPS_OK ||
+    if (begin_view("transpose", view_out) != RPS_OK ||
+            check_dim("transpose", tensor, a) != RPS_OK ||
             check_dim("transpose", tensor, b) != RPS_OK) {
         return RPS_E_INVAL;
     }
@@ -66,8 +76,9 @@ rps_npu_tensor_reshape(const rps_npu_tensor *tensor, uint32_t ndim,
     uint64_t wants = 0;
     rps_npu_tensor view;
 
-    *view_out = (rps_npu_tensor){.storage = NULL};
-    if (rps_npu_tensor_check_shape("reshape", ndim, shape, &wants) != RPS_OK) {
+    if (begin_view("reshape", view_out) != RPS_OK ||
+            rps_npu_tensor_check_shape("reshape", ndim, shape, &wants) !=
+                    RPS_OK) {
         return RPS_E_INVAL;
     }
     if (wants != has) {
@@ -116,9 +127,9 @@ rps_npu_tensor_expand(const rps_npu_tensor *tensor, uint32_t ndim,
     rps_npu_tensor view = *tensor;
     uint64_t elements = 0;
 
-    *view_out = (rps_npu_tensor){.storage = NULL};
-    if (rps_npu_tensor_check_shape("expand", ndim, shape, &elements) !=
-            RPS_OK) {
+    if (begin_view("expand", view_out) != RPS_OK ||
+            rps_npu_tensor_check_shape("expand", ndim, shape, &elements) !=
+                    RPS_OK) {
         return RPS_E_INVAL;
     }
     if (ndim < tensor->ndim) {

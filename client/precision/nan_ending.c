@@ -143,6 +143,20 @@ rps_nan_note_keys(
 /* --- endings ----------------------------------------------------------------
  */
 
+/* Would --fusion off show its parts? It keeps the dots and what is beside them
+ * together (docs/NPU_OPERATORS.md). */
+static bool
+may_be_parted(
+        const struct rps_dumped *dumped, const struct rps_dumped_operator *op)
+{
+    const json_t *fusion = json_object_get(dumped->run, "fusion");
+
+    return op->holds != NULL && strstr(op->holds, " + ") != NULL &&
+           strcmp(op->type, "dots") != 0 &&
+           !(json_is_string(fusion) &&
+                   strcmp(json_string_value(fusion), "off") == 0);
+}
+
 void
 rps_nan_end_at_operator(struct rps_nan_search *search,
         const struct rps_nan_spot *spot, const char *why)
@@ -155,7 +169,7 @@ rps_nan_end_at_operator(struct rps_nan_search *search,
     rps_nan_note_elements(search, spot);
     rps_nan_say(search, &report->words, "the operator %s %s is wrong: %s",
             op->type, op->name, why);
-    if (op->holds != NULL && strstr(op->holds, " + ") != NULL) {
+    if (may_be_parted(report->dumped, op)) {
         rps_nan_say(search, &report->words,
                 "it is a fused one (%s): dump again with --fusion off to see "
                 "which part",
@@ -251,6 +265,10 @@ rps_nan_end_overwritten(struct rps_nan_search *search,
         }
     }
     say_between(search, before->op, spot->op);
+    if (rps_nan_is_push(operator_of(search, spot))) {
+        rps_nan_note_keys(search, spot);
+        rps_nan_say_keys(search, "these gradients are of");
+    }
     free(read);
     free(wrote);
 }

@@ -80,4 +80,7 @@ bool rps_nan_is_variables(const struct rps_dumped_operator *op);
 void rps_nan_note_keys(
         struct rps_nan_search *search, const struct rps_nan_spot *spot);
 
+/** The keys that were noted, behind some words. */
+void rps_nan_say_keys(struct rps_nan_search *search, const char *before);
+
 #endif /* RPS_PRECISION_NAN_IMPL_H */

@@ -37,8 +37,8 @@ key_words(const struct rps_nan_report *report)
 /* --- tables -----------------------------------------------------------------
  */
 
-static void
-say_keys(struct rps_nan_search *search, const char *before)
+void
+rps_nan_say_keys(struct rps_nan_search *search, const char *before)
 {
     struct rps_nan_report *report = search->report;
     char *keys = key_words(report);
@@ -82,7 +82,7 @@ rps_nan_end_at_lookup(
     }
     report->ending = RPS_NAN_EMBEDDING;
     rps_nan_note_keys(search, spot);
-    say_keys(search, "the lookup returned rows that are not finite:");
+    rps_nan_say_keys(search, "the lookup returned rows that are not finite:");
     if (report->key_count > 0) {
         rps_nan_say(search, &report->words,
                 "look at a row with `recps lookup %s %" PRIu64
@@ -100,7 +100,7 @@ end_at_push(struct rps_nan_search *search, const struct rps_nan_spot *spot)
 
     report->ending = RPS_NAN_PUSH;
     rps_nan_note_keys(search, spot);
-    say_keys(search,
+    rps_nan_say_keys(search,
             "the gradients that are pushed are not finite, and no operator "
             "wrote them so:");
     rps_nan_say(search, &report->words,
@@ -216,14 +216,16 @@ look_at_step_before(
     return ended;
 }
 
-/* --- a dump that does not know places ---------------------------------------
+/* --- by contents ------------------------------------------------------------
  */
 
-/* Two tensors differ in what is not finite alone, and in less than half. */
+/* Two tensors differ in what is not finite alone; in less than half, unless
+ * they are known to be one. */
 static bool
 is_overwritten(const struct rps_nan_search *search,
         const struct rps_dumped_values *read,
-        const struct rps_dumped_values *wrote, uint64_t *element_out)
+        const struct rps_dumped_values *wrote, bool known,
+        uint64_t *element_out)
 {
     uint64_t differ = 0;
 
@@ -237,7 +239,66 @@ is_overwritten(const struct rps_nan_search *search,
         }
         *element_out = differ++ == 0 ? i : *element_out;
     }
-    return differ > 0 && differ < read->count - differ;
+    return differ > 0 && (known || differ < read->count - differ);
+}
+
+/* "bot.0.weight", of "bot.0/linear"'s input "weight". */
+static bool
+is_its_variable(const struct rps_dumped_operator *variables,
+        const struct rps_dumped_operator *reader, const char *label)
+{
+    const char *slash = strrchr(reader->name, '/');
+    const size_t part = slash != NULL ? (size_t)(slash - reader->name) : 0;
+
+    return label != NULL && part > 0 &&
+           strncmp(variables->name, reader->name, part) == 0 &&
+           variables->name[part] == '.' &&
+           strcmp(variables->name + part + 1, label) == 0;
+}
+
+/* Was an output, perhaps, what the spot's input should be? A device has copies
+ * of the servers' variables, in memory of its own. */
+static bool
+may_be_one(const struct rps_dumped_operator *writer,
+        const struct rps_dumped_tensor *output,
+        const struct rps_dumped_tensor *input)
+{
+    return output->ndim == input->ndim &&
+           memcmp(output->shape, input->shape,
+                   input->ndim * sizeof(input->shape[0])) == 0 &&
+           (rps_nan_is_variables(writer) ||
+                   (input->place == 0 && output->place == 0));
+}
+
+/* Looks at one output; false: it is none. */
+static bool
+is_alike(struct rps_nan_search *search, struct rps_nan_spot *spot,
+        const struct rps_dumped_values *read, struct rps_nan_spot *before)
+{
+    const struct rps_dumped *dumped = search->report->dumped;
+    const struct rps_dumped_operator *writer = &dumped->operators[before->op];
+    const struct rps_dumped_tensor *output = &writer->outputs[before->index];
+    const struct rps_dumped_tensor *input =
+            rps_nan_tensor(search->report, spot);
+    struct rps_dumped_values wrote = {.count = 0};
+    bool found = false;
+
+    if (may_be_one(writer, output, input) &&
+            rps_nan_load(search, output, &wrote) &&
+            wrote.count == read->count) {
+        found = is_overwritten(search, read, &wrote,
+                rps_nan_is_variables(writer) &&
+                        is_its_variable(writer, &dumped->operators[spot->op],
+                                input->label),
+                &spot->element);
+    }
+    if (found) {
+        spot->value = read->numbers[spot->element];
+        before->element = spot->element;
+        before->value = wrote.numbers[spot->element];
+    }
+    rps_dumped_values_free(&wrote);
+    return found;
 }
 
 static bool
@@ -245,34 +306,12 @@ find_alike(struct rps_nan_search *search, struct rps_nan_spot *spot,
         const struct rps_dumped_values *read, struct rps_nan_spot *before_out)
 {
     const struct rps_dumped *dumped = search->report->dumped;
-    const struct rps_dumped_tensor *input =
-            rps_nan_tensor(search->report, spot);
 
     for (uint32_t i = spot->op; i-- > 0;) {
         for (uint32_t o = 0; o < dumped->operators[i].output_count; o++) {
-            const struct rps_dumped_tensor *output =
-                    &dumped->operators[i].outputs[o];
-            struct rps_dumped_values wrote = {.count = 0};
-            bool found = false;
-
-            if (output->place != 0 || output->ndim != input->ndim ||
-                    memcmp(output->shape, input->shape,
-                            input->ndim * sizeof(input->shape[0])) != 0 ||
-                    !rps_nan_load(search, output, &wrote)) {
-                continue;
-            }
-            found = wrote.count == read->count &&
-                    is_overwritten(search, read, &wrote, &spot->element);
-            if (found) {
-                spot->value = read->numbers[spot->element];
-                *before_out = (struct rps_nan_spot){.op = i,
-                        .is_output = true,
-                        .index = o,
-                        .element = spot->element,
-                        .value = wrote.numbers[spot->element]};
-            }
-            rps_dumped_values_free(&wrote);
-            if (found) {
+            *before_out = (struct rps_nan_spot){
+                    .op = i, .is_output = true, .index = o};
+            if (is_alike(search, spot, read, before_out)) {
                 return true;
             }
         }
@@ -287,9 +326,6 @@ look_for_alike(struct rps_nan_search *search, const struct rps_nan_spot *given)
     struct rps_dumped_values read = {.count = 0};
     bool found = false;
 
-    if (rps_nan_tensor(search->report, given)->place != 0) {
-        return false;
-    }
     if (rps_nan_load(search, rps_nan_tensor(search->report, given), &read)) {
         found = find_alike(search, &spot, &read, &before);
     }
@@ -297,8 +333,8 @@ look_for_alike(struct rps_nan_search *search, const struct rps_nan_spot *given)
     if (found) {
         rps_nan_end_overwritten(search, &spot, &before);
         rps_nan_say(search, &search->report->words,
-                "the dump does not say where tensors lay: the two are taken "
-                "for one because all their other elements are equal");
+                "where it lay says nothing of the two: they are taken for one "
+                "because all other elements are equal");
     }
     return found;
 }
@@ -413,7 +449,7 @@ rps_nan_end_at_growth(struct rps_nan_search *search)
         (void)snprintf(before, sizeof(before),
                 "the largest number, %.9g, is of", report->cause.value);
         rps_nan_note_keys(search, &report->cause);
-        say_keys(search, before);
+        rps_nan_say_keys(search, before);
     } else if (op->input_count > 0 && !report->cause.is_output) {
         char *words = rps_nan_spot_words(report->dumped, &report->cause);
 

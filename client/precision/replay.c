@@ -21,7 +21,7 @@
 static const struct {
     const char *type;
     rps_replay_law *law;
-    /* labels by position, for a dump that has none; "": any number of them */
+    /* labels by position, for a dump that has none */
     const char *inputs[4];
 } laws[] = {
         {"linear", rps_replay_linear, {"x", "weight", "bias"}},
@@ -46,8 +46,8 @@ static const struct {
         {"cast", rps_replay_move, {"x"}},
         {"copy", rps_replay_move, {"x"}},
         {"contiguous", rps_replay_move, {"x"}},
-        {"concat", rps_replay_concat, {""}},
-        {"split", rps_replay_split, {""}},
+        {"concat", rps_replay_concat, {NULL}},
+        {"split", rps_replay_split, {NULL}},
         {"dots", rps_replay_dots, {"v"}},
         {"dots_backward", rps_replay_dots_backward, {NULL}},
         {"pooling", rps_replay_pooling, {NULL}},
@@ -319,12 +319,6 @@ rps_replay_has_word(
     const json_t *value = json_object_get(call->op->attributes, key);
 
     return json_is_string(value) && strcmp(json_string_value(value), word) == 0;
-}
-
-bool
-rps_replay_flag(const struct rps_replay_call *call, const char *key)
-{
-    return json_is_true(json_object_get(call->op->attributes, key));
 }
 
 double

@@ -85,7 +85,6 @@ double *rps_replay_array(struct rps_replay_call *call, uint64_t count);
 /** false: there is none. */
 bool rps_replay_has_word(
         const struct rps_replay_call *call, const char *key, const char *word);
-bool rps_replay_flag(const struct rps_replay_call *call, const char *key);
 /** Stops where it is no number. */
 double rps_replay_number(struct rps_replay_call *call, const char *key);
 uint64_t rps_replay_whole(struct rps_replay_call *call, const char *key);

@@ -276,7 +276,8 @@ RPS_API const char *rps_client_error(const rps_client *client);
 
 /**
  * A descriptor that is readable when rps_poll has work; -1: embedded, a
- * handle that is not ours, or no descriptor is left.
+ * handle that is not ours, or no descriptor is left. With RPS_CLIENT_THREAD
+ * the thread may have done that work before the poll.
  *
  * Owns:    the client's: do not close it.
  *

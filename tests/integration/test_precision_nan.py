@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-import numpy_dumps as dumps
+import placed_dumps as dumps
 import programs
 
 F = np.float32
@@ -180,8 +180,13 @@ def test_an_operator_whose_inputs_do_not_give_it(tmp_path, manifest):
     name = same_file(said, dump, tmp_path)
     assert name.startswith("linear_relu.top_0_linear_relu.4.0.")
     assert name.endswith(".output.0.npy")
-    if manifest:
-        assert "--fusion off" in " ".join(said["words"])
+    assert ("--fusion off" in " ".join(said["words"])) == manifest
+
+
+def test_what_is_not_fused_is_not_said_to_have_parts(tmp_path):
+    dump = dumps.Dump(tmp_path / "a", fusion="off")
+    Model(dump, put("top.0/linear_relu", (3, 2))).run()
+    assert "--fusion off" not in " ".join(nan(dump.end())["words"])
 
 
 def test_what_comes_behind_it_is_no_cause(tmp_path):
@@ -225,7 +230,34 @@ def test_overwritten_memory_is_guessed_where_places_are_not_known(tmp_path):
     assert said["ending"] == "overwritten"
     assert said["before"]["type"] == "linear_relu"
     assert said["cause"]["type"] == "linear"
-    assert "does not say where tensors lay" in said["words"][-1]
+    assert "all other elements are equal" in said["words"][-1]
+
+
+@pytest.mark.parametrize("bad", [(0, 3), slice(None)])
+def test_a_devices_copy_of_a_variable_that_changed_is_overwritten(
+        tmp_path, bad):
+    dump = dumps.Dump(tmp_path / "a")
+    model = Model(dump)
+    values = dump.tensor(model.w[0].array.copy())
+    dump.op("variables", "top.0.weight", {}, {"values": values})
+    model.w[0].array[bad] = np.nan
+    model.run()
+    said = nan(dump.end())
+    assert said["ending"] == "overwritten"
+    assert said["before"]["name"] == "top.0.weight"
+    assert said["cause"]["label"] == "weight"
+
+
+def test_a_variable_that_is_not_finite_is_the_servers(tmp_path):
+    dump = dumps.Dump(tmp_path / "a", step=6)
+    model = Model(dump)
+    model.w[0].array[0, 3] = np.nan
+    dump.op("variables", "top.0.weight", {}, {"values": model.w[0]})
+    model.run()
+    said = nan(dump.end())
+    assert said["ending"] == "host"
+    assert said["cause"]["type"] == "variables"
+    assert "the dense variable top.0.weight" in said["words"][0]
 
 
 def test_a_tables_rows_are_named_by_their_keys(tmp_path):
@@ -293,6 +325,22 @@ def test_gradients_that_change_on_their_way_are_named_by_keys(tmp_path):
     assert (said["ending"], said["table"], said["keys"]) == (
         "push", "user", ["9"])
     assert said["nan_file"] is None and said["infinite"] == 1
+
+
+def test_gradients_that_change_behind_their_operator_have_keys_too(tmp_path):
+    dump = dumps.Dump(tmp_path / "a", fusion="off")
+    t = dump.tensor
+    given, wrong = np.ones((3, 2), F), np.ones((3, 2), F)
+    wrong[[0, 2], 1] = np.nan
+    y = t(given)
+    dump.op("cast", "user/cast", {"x": t(given)}, {"y": y})
+    dump.op("push", "user", {"keys": t(np.array([8, 5, 8], np.uint64)),
+                             "gradients": y}, {}, read={"gradients": wrong})
+    said = nan(dump.end())
+    assert said["ending"] == "overwritten"
+    assert said["before"]["name"] == "user/cast"
+    assert (said["table"], said["keys"]) == ("user", ["8"])
+    assert 'of table "user", key 8' in said["words"][-1]
 
 
 def test_numbers_that_grow_are_followed_to_their_end(tmp_path):

@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
-import numpy_dumps as dumps
+import placed_dumps as dumps
 import programs
 
 F = np.float32

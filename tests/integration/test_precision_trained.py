@@ -2,10 +2,12 @@
 """recps precision replay and nan on dumps of real trainings: every operator of
 both models agrees with its reference, on host and device, in every mode."""
 import json
+import pathlib
 import subprocess
 
 import pytest
 
+import placed_dumps
 import programs
 import trainer
 
@@ -67,4 +69,6 @@ def test_a_training_that_runs_away_is_arithmetic(tmp_path):
     said = precision("nan", tmp_path / "dump", 1)
     assert (said["ending"], said["step"]) == ("arithmetic", 2)
     assert said["first"]["side"] == "output"
+    file = pathlib.Path(said["nan_file"])
+    assert placed_dumps.find_nan(file.parent, tmp_path / "guide") == file.name
     assert "no f32 any more" in said["words"][0]

@@ -714,8 +714,11 @@ main(void)
 {
     Suite *suite = suite_create("rows");
     TCase *tcase = tcase_create("rows");
+    TCase *large =
+            tcase_create("large"); /* one client, one request at a time */
 
     tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(large, 120);
     tcase_add_loop_test(tcase, every_key_goes_in_and_comes_back, 0, LOOPS);
     tcase_add_loop_test(tcase, duplicates_and_padding_are_filled_in, 0, LOOPS);
     tcase_add_loop_test(
@@ -729,7 +732,7 @@ main(void)
     tcase_add_loop_test(
             tcase, gradients_of_bags_go_to_each_of_their_keys, 0, LOOPS);
     tcase_add_loop_test(tcase, nothing_at_all_is_legal_everywhere, 0, LOOPS);
-    tcase_add_loop_test(tcase, what_exceeds_a_frame_is_split, 0, LOOPS);
+    tcase_add_loop_test(large, what_exceeds_a_frame_is_split, 0, LOOPS);
     tcase_add_loop_test(tcase, several_lookups_are_in_flight_at_once, 0, LOOPS);
     tcase_add_loop_test(tcase, wrong_arguments_are_refused_by_name, 0, LOOPS);
     tcase_add_loop_test(tcase, second_spec_must_be_the_first, 0, LOOPS);
@@ -738,5 +741,6 @@ main(void)
     tcase_add_loop_test(
             tcase, servers_that_come_back_empty_say_what_is_lost, 1, LOOPS);
     suite_add_tcase(suite, tcase);
+    suite_add_single_threaded(suite, large);
     return run_suite(suite);
 }

@@ -752,8 +752,11 @@ main(void)
 {
     Suite *suite = suite_create("wire");
     TCase *tcase = tcase_create("wire");
+    TCase *large =
+            tcase_create("large"); /* one client, one request at a time */
 
     tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(large, 120);
     tcase_add_loop_test(
             tcase, bags_that_the_servers_pool_are_the_clients, 0, LOOPS);
     tcase_add_loop_test(
@@ -766,14 +769,15 @@ main(void)
     tcase_add_loop_test(
             tcase, a_fused_call_may_mix_tables_bags_and_types, 0, LOOPS);
     tcase_add_loop_test(
-            tcase, bags_that_exceed_a_frame_are_cut_and_joined_again, 0, LOOPS);
+            large, bags_that_exceed_a_frame_are_cut_and_joined_again, 0, LOOPS);
     tcase_add_loop_test(tcase,
             a_call_of_hundreds_of_tables_goes_in_several_frames, 0, LOOPS);
     tcase_add_loop_test(tcase, nothing_in_bags_is_legal_there_too, 0, LOOPS);
     tcase_add_loop_test(tcase, checksums_go_both_ways_when_asked_for, 0, LOOPS);
     tcase_add_loop_test(
             tcase, large_bags_of_distinct_keys_are_smaller_there, 0, LOOPS);
-    tcase_add_loop_test(tcase, a_bag_that_adds_up_too_much_is_cut, 1, 2);
+    tcase_add_loop_test(large, a_bag_that_adds_up_too_much_is_cut, 1, 2);
     suite_add_tcase(suite, tcase);
+    suite_add_single_threaded(suite, large);
     return run_suite(suite);
 }

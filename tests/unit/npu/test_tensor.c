@@ -438,6 +438,28 @@ START_TEST(views_that_leave_their_tensor_are_refused)
 }
 END_TEST
 
+START_TEST(an_output_that_is_not_given_is_named)
+{
+    const uint64_t shape[] = {A, B, C};
+
+    ck_assert_int_eq(rps_npu_tensor_slice(&cube, 0, 0, 1, NULL), RPS_E_INVAL);
+    assert_words("slice: no view_out is given");
+    ck_assert_int_eq(rps_npu_tensor_transpose(&cube, 0, 1, NULL), RPS_E_INVAL);
+    assert_words("transpose: no view_out is given");
+    ck_assert_int_eq(
+            rps_npu_tensor_reshape(&cube, 3, shape, NULL), RPS_E_INVAL);
+    assert_words("reshape: no view_out is given");
+    ck_assert_int_eq(rps_npu_tensor_expand(&cube, 3, shape, NULL), RPS_E_INVAL);
+    assert_words("expand: no view_out is given");
+    ck_assert_int_eq(
+            rps_npu_tensor_contiguous(stream, &cube, NULL), RPS_E_INVAL);
+    assert_words("contiguous: no tensor_out is given");
+    ck_assert_int_eq(rps_npu_tensor_create(stream, RPS_NPU_F32, 3, shape, NULL),
+            RPS_E_INVAL);
+    assert_words("create a tensor: no tensor_out is given");
+}
+END_TEST
+
 START_TEST(a_view_with_gaps_is_not_reshaped_or_copied_to_the_host)
 {
     rps_npu_tensor turned = transpose(&cube, 0, 1);
@@ -495,6 +517,7 @@ main(void)
     tcase_add_test(tcase, a_large_tensor_that_is_turned_twice_is_itself);
     tcase_add_test(tcase, shapes_that_no_tensor_has_are_refused);
     tcase_add_test(tcase, views_that_leave_their_tensor_are_refused);
+    tcase_add_test(tcase, an_output_that_is_not_given_is_named);
     tcase_add_test(
             tcase, a_view_with_gaps_is_not_reshaped_or_copied_to_the_host);
     tcase_add_test(tcase,

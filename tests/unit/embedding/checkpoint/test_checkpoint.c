@@ -43,16 +43,20 @@ check_digests(const struct job *a, const struct job *b)
     }
 }
 
+/* Each number of parts into three of the five numbers of PS, so that each
+ * number of PS is given three, too; in the long form all. */
 START_TEST(any_number_of_parts_restores_into_any_number_of_ps)
 {
+    const size_t readers = suite_is_long() ? COUNTS : 3;
+
     struct job writer;
     struct job reader;
 
     job_make(&writer, folder, counts[_i]);
     job_fill(&writer);
     job_save(&writer, 42, 0);
-    for (size_t i = 0; i < COUNTS; i++) {
-        job_make(&reader, folder, counts[i]);
+    for (size_t i = 0; i < readers; i++) {
+        job_make(&reader, folder, counts[((size_t)_i + i) % COUNTS]);
         job_restore(&reader, 42);
         job_check_rows(&reader);
         check_digests(&writer, &reader);

@@ -395,15 +395,18 @@ main(void)
 {
     Suite *suite = suite_create("checkpoint commit");
     TCase *tcase = tcase_create("commit");
+    TCase *large = tcase_create("large"); /* all tables, one PS at a time */
 
     tcase_set_timeout(tcase, 400);
+    tcase_set_timeout(large, 400);
     tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(large, setup, teardown);
     tcase_add_test(tcase, a_prepared_step_is_not_listed_before_its_commit);
     tcase_add_test(tcase, commit_twice_is_done);
     tcase_add_test(tcase, commit_without_prepare_is_not_found);
     tcase_add_test(tcase, abort_leaves_the_other_ps_files);
-    tcase_add_test(tcase, another_manifest_of_the_same_epoch_is_a_mismatch);
-    tcase_add_test(tcase, a_newer_epoch_replaces_the_step);
+    tcase_add_test(large, another_manifest_of_the_same_epoch_is_a_mismatch);
+    tcase_add_test(large, a_newer_epoch_replaces_the_step);
     tcase_add_test(tcase, a_manifest_of_another_save_is_refused);
     tcase_add_test(tcase, prune_keeps_the_newest_and_what_is_not_ours);
     tcase_add_test(tcase, a_step_after_a_rollback_does_not_remove_later_ones);
@@ -412,10 +415,11 @@ main(void)
             tcase, a_checkpoint_without_a_part_is_listed_for_nobody_else);
     tcase_add_test(tcase, a_folder_that_is_not_there_has_no_steps);
     tcase_add_test(tcase, eight_ps_commit_at_once);
-    tcase_add_test(tcase, a_full_disk_is_an_io_error_with_the_path);
+    tcase_add_test(large, a_full_disk_is_an_io_error_with_the_path);
     tcase_add_test(
             tcase, a_folder_that_cannot_be_made_is_an_io_error_with_the_path);
     tcase_add_test(tcase, a_failed_prepare_may_be_repeated);
     suite_add_tcase(suite, tcase);
+    suite_add_single_threaded(suite, large);
     return run_suite(suite);
 }

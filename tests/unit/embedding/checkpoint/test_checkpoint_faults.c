@@ -271,6 +271,11 @@ begin_anew(void)
     job_save(&job, 1, 0);
 }
 
+/* Under TSan, where a save is twenty times as slow, fewer calls are refused:
+ * what it looks for is whether the io threads meet, and all of them run in each
+ * save. The other builds refuse each. */
+#define SPARSER (SUITE_TSAN ? 7 : 1)
+
 /* Each call of a save, or one in `stride`, is refused in turn. Returns how many
  * there are. */
 static unsigned
@@ -309,19 +314,19 @@ refuse_each(int with, bool all_after, unsigned stride)
 START_TEST(any_call_may_fail_with_an_io_error)
 {
     /* two tables of 4 and 3 more columns, each with its checksums */
-    ck_assert_uint_gt(refuse_each(EIO, false, 1), 50);
+    ck_assert_uint_gt(refuse_each(EIO, false, SPARSER), 50);
 }
 END_TEST
 
 START_TEST(a_disk_may_be_read_only_from_any_call_on)
 {
-    ck_assert_uint_gt(refuse_each(EROFS, true, 2), 50);
+    ck_assert_uint_gt(refuse_each(EROFS, true, 2 * SPARSER), 50);
 }
 END_TEST
 
 START_TEST(a_disk_may_be_full_from_any_call_on)
 {
-    ck_assert_uint_gt(refuse_each(ENOSPC, true, 5), 50);
+    ck_assert_uint_gt(refuse_each(ENOSPC, true, 5 * SPARSER), 50);
 }
 END_TEST
 

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package of client/python on the library of this build."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+import programs
+
+SOURCE = programs.ROOT / "client/python"
+LIBRARY = programs.BUILD / "client/librecps.so"
+
+
+def why_not():
+    """Why the package cannot be imported here; "": it can."""
+    if not LIBRARY.exists():
+        return f"{LIBRARY} is not built"
+    sanitized = b"__asan_init" in LIBRARY.read_bytes()
+    if sanitized or b"__tsan_init" in LIBRARY.read_bytes():
+        return "a sanitizer must be in a program from its start"
+    try:
+        import numpy  # noqa: F401  # pylint: disable=unused-import
+    except ImportError:
+        return "there is no NumPy"
+    return ""
+
+
+def load():
+    """The package; skips the module that asks where it cannot be."""
+    why = why_not()
+    if why:
+        pytest.skip(why, allow_module_level=True)
+    os.environ["RPS_LIBRARY"] = str(LIBRARY)
+    if str(SOURCE) not in sys.path:
+        sys.path.insert(0, str(SOURCE))
+    import recps  # pylint: disable=import-outside-toplevel
+    return recps
+
+
+def environment(**more):
+    """For a Python of its own that imports the package."""
+    return programs.environment(
+        RPS_LIBRARY=str(LIBRARY), PYTHONPATH=str(SOURCE),
+        PYTHONDONTWRITEBYTECODE="1", **more)
+
+
+def start(script, *arguments, **more):
+    """A Python that runs a script, its output a pipe."""
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", script, *map(str, arguments)],
+        env=environment(**more), text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def run(script, *arguments, timeout=60, **more):
+    """What a script says that must end well."""
+    child = start(script, *arguments, **more)
+    try:
+        said, _ = child.communicate(timeout=timeout)
+    finally:
+        child.kill()
+    assert child.returncode == 0, said
+    return said
+
+
+def cluster_of(*servers, chief=False):
+    """A connect() argument: this process a tool, or worker 0, the chief."""
+    cluster = {"ps": [f"127.0.0.1:{server.port}" for server in servers]}
+    if not chief:
+        return cluster
+    return {"cluster": {**cluster, "worker": ["localhost:1"]},
+            "task": {"type": "worker", "index": 0}}

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong around the Python package ends in an exception: Ctrl-C,
+fork, threads, garbage collection, a server that stops answering."""
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import package
+import programs
+
+recps = package.load()
+import numpy  # noqa: E402
+
+DIM = 4
+TRANSPORTS = ["tcp", pytest.param("shm", marks=pytest.mark.long)]
+
+
+def connect(server, transport="tcp", **more):
+    return recps.connect(package.cluster_of(server), connect_timeout=10,
+                         transport=transport,
+                         unix_dir=programs.unix_folder(), **more)
+
+
+def table_of(client, name="t"):
+    return client.get_embedding_table(name, DIM, optimizer=recps.SGD(1.0),
+                                      initializer="zeros")
+
+
+class Stopped:
+    """The server answers nothing meanwhile."""
+
+    def __init__(self, server):
+        self.process = server.process
+
+    def __enter__(self):
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGCONT)
+
+
+# A child that a test stops the server of: it says what it is about to do.
+CHILD = """
+import sys, time
+import numpy, recps
+client = recps.connect({"ps": ["127.0.0.1:" + sys.argv[1]]},
+                       transport=sys.argv[2], unix_dir=sys.argv[3])
+table = client.get_embedding_table("t", 4, optimizer="sgd")
+ticket = None
+print("ready")
+sys.stdin.readline()
+begin = time.monotonic()
+try:
+    {call}
+    print("no interrupt")
+except KeyboardInterrupt:
+    print("interrupted" if not client._borrowed else "still borrowed")
+client.close()
+print("closed" if client.closed else "open")
+"""
+CALLS = {"lookup": "table.lookup(numpy.arange(1000))",
+         "push": "table.push([1], numpy.ones((1, 4), numpy.float32))",
+         "wait": "ticket = table.lookup_async([1]); ticket.wait()\n"
+                 "except KeyboardInterrupt:\n    ticket.cancel(); "
+                 "print('interrupted')\nexcept ZeroDivisionError:\n    pass\n"
+                 "try:\n    pass",
+         "stats": "client.stats()",
+         "table": "client.get_embedding_table('u', 4)"}
+
+
+@pytest.mark.parametrize("call, transport", [
+    ("lookup", "tcp"), ("lookup", "shm"), ("stats", "tcp"),
+    *(pytest.param(call, "tcp", marks=pytest.mark.long)
+      for call in ("push", "wait", "table"))])
+def test_ctrl_c_ends_a_call_that_waits(recpsd, call, transport):
+    child = package.start(CHILD.replace("{call}", CALLS[call]), recpsd.port,
+                          transport, programs.unix_folder())
+    try:
+        assert child.stdout.readline() == "ready\n"
+        with Stopped(recpsd):
+            child.stdin.write("\n")
+            child.stdin.flush()
+            time.sleep(0.3)
+            child.send_signal(signal.SIGINT)
+            said, _ = child.communicate(timeout=20)
+    finally:
+        child.kill()
+    assert said.splitlines()[:1] == ["interrupted"], said
+    assert said.splitlines()[-1] == "closed", said
+    assert child.returncode == 0, said
+
+
+def test_a_wait_has_a_limit_and_may_go_on(recpsd):
+    with connect(recpsd) as client:
+        table = table_of(client)
+        with Stopped(recpsd):
+            ticket = table.lookup_async([1, 2])
+            assert not ticket.done()
+            with pytest.raises(recps.TimedOutError, match="0.1 s"):
+                ticket.wait(timeout=0.1)
+            assert issubclass(recps.TimedOutError, TimeoutError)
+        assert ticket.wait(timeout=20).shape == (2, DIM)
+
+
+def test_the_gil_is_free_while_a_call_waits(recpsd):
+    with connect(recpsd) as client:
+        table = table_of(client)
+        with Stopped(recpsd):
+            waiter = threading.Thread(target=lambda: table.lookup([1]))
+            waiter.start()
+            steps = 0
+            for _ in range(10):  # each would be a slice if it were held
+                begin = time.thread_time()
+                while time.thread_time() - begin < 0.001:
+                    steps += 1
+            assert waiter.is_alive() and steps > 0
+        waiter.join(20)
+        assert not waiter.is_alive()
+
+
+@pytest.mark.parametrize("where", ["embedded", "thread", *TRANSPORTS])
+def test_threads_may_share_a_client(recpsd, where):
+    with (recps.connect("embedded") if where == "embedded"
+          else connect(recpsd, client_thread=True) if where == "thread"
+          else connect(recpsd, where)) as client:
+        table = table_of(client)
+        ones = numpy.full((3, DIM), -1, numpy.float32)
+        failures = []
+
+        def work(number):
+            try:
+                for i in range(50):
+                    ids = [0, number, 1000 + i]
+                    ticket = table.push_async(ids, ones)
+                    if i % 3 == 0:
+                        assert table.lookup(ids).shape == (3, DIM)
+                    ticket.wait()
+            except BaseException as error:  # told by the main thread
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(n,))
+                   for n in range(1, 5)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(60)
+        assert not failures and not any(t.is_alive() for t in threads)
+        assert (table.lookup(0) == 200).all()
+        assert (table.lookup([1, 2, 3, 4]) == 50).all()
+        assert not client._borrowed
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_arrays_and_tickets_may_be_collected_while_a_call_is_open(
+        recpsd, transport):
+    said = package.run("""
+import gc, os, signal, sys, weakref
+import numpy, recps
+client = recps.connect({"ps": ["127.0.0.1:" + sys.argv[1]]},
+                       transport=sys.argv[2], unix_dir=sys.argv[3])
+table = client.get_embedding_table("t", 4, optimizer=recps.SGD(1.0),
+                                   initializer="zeros")
+os.kill(int(sys.argv[4]), signal.SIGSTOP)
+kept = []
+for n in range(50):
+    ids = numpy.arange(n, n + 1000)
+    out = numpy.empty((1000, 4), numpy.float32)
+    ticket = table.lookup_async(ids, out=out)
+    if n % 2:
+        kept.append((n, ticket))
+    if n == 4:
+        lost = weakref.ref(out)
+    del ids, out, ticket
+    push = table.push_async(numpy.arange(1000),
+                            numpy.full((1000, 4), -1, numpy.float32))
+    del push
+    gc.collect()
+garbage = [numpy.full(10000, 77.0) for _ in range(200)]
+os.kill(int(sys.argv[4]), signal.SIGCONT)
+for n, ticket in kept:
+    rows = ticket.wait()
+    assert rows.shape == (1000, 4) and (rows == rows.round()).all()
+assert all((each == 77).all() for each in garbage)
+assert lost() is None, "a dropped lookup's array stays"
+assert not client._borrowed
+for _ in range(100):
+    if (table.lookup(numpy.arange(1000)) == 50).all():
+        print("each push was carried out")
+        break
+client.close()
+# the client itself, with tickets open
+client = recps.connect({"ps": ["127.0.0.1:" + sys.argv[1]]})
+ticket = client.get_embedding_table("u", 4).lookup_async([1])
+gone = weakref.ref(client)
+client.me = client
+del client
+gc.collect()
+assert gone() is not None
+assert ticket.wait().shape == (1, 4)
+del ticket
+gc.collect()
+assert gone() is None
+""", recpsd.port, transport, programs.unix_folder(), recpsd.process.pid)
+    assert said == "each push was carried out\n"
+
+
+@pytest.mark.parametrize("where", [
+    pytest.param("embedded", marks=pytest.mark.long), *TRANSPORTS])
+def test_a_child_of_a_fork_is_refused_and_harms_nobody(recpsd, where):
+    said = package.run("""
+import os, sys, threading, time
+import numpy, recps
+cluster = {"ps": ["127.0.0.1:" + sys.argv[1]]}
+if sys.argv[2] == "embedded":
+    client = recps.connect("embedded")
+else:
+    client = recps.connect(cluster, transport=sys.argv[2],
+                           unix_dir=sys.argv[3])
+table = client.get_embedding_table("t", 4, optimizer=recps.SGD(1.0),
+                                   initializer="zeros")
+table.push([1], numpy.ones((1, 4), numpy.float32))
+ticket = table.lookup_async([1])
+halt = threading.Event()
+def busy():
+    while not halt.is_set():
+        table.lookup([1, 2, 3])
+thread = threading.Thread(target=busy)
+thread.start()
+for _ in range(5):  # the lock may be another thread's at that moment
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for call in (lambda: table.lookup([1]), client.stats, ticket.wait,
+                     ticket.done, lambda: len(table)):
+            try:
+                call()
+            except recps.ForkedError as error:
+                assert "fork" in str(error)
+                refused += 1
+        ticket.cancel()
+        client.close()
+        del ticket, table, client
+        with recps.connect("embedded") as own:
+            own.get_embedding_table("t", 4).lookup([1])
+        os._exit(0 if refused == 5 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+halt.set()
+thread.join()
+assert (ticket.wait() == -1).all() and (table.lookup([1]) == -1).all()
+client.close()
+print("whole")
+""", recpsd.port, where, programs.unix_folder())
+    assert said == "whole\n"
+
+
+def test_a_client_that_nobody_closed_is_closed_at_exit(recpsd):
+    said = package.run("""
+import sys, threading
+import recps
+client = recps.connect({"ps": ["127.0.0.1:" + sys.argv[1]]})
+table = client.get_embedding_table("t", 4)
+def busy():
+    while True:
+        table.lookup([1, 2, 3])
+threading.Thread(target=busy, daemon=True).start()
+ticket = table.lookup_async([1])
+print("bye")
+""", recpsd.port)
+    assert said == "bye\n"
+
+
+def test_a_server_that_dies_ends_its_calls():
+    with programs.Recpsd() as server:
+        with recps.connect(package.cluster_of(server), connect_timeout=10,
+                           reconnect_timeout=0.2) as client:
+            table = table_of(client)
+            with Stopped(server):
+                ticket = table.lookup_async([1])
+                server.process.kill()
+                server.process.wait()
+            with pytest.raises(recps.UnreachableError, match="127.0.0.1"):
+                ticket.wait(timeout=20)
+            assert issubclass(recps.UnreachableError, ConnectionError)
+            with pytest.raises(recps.UnreachableError, match="new one"):
+                table.lookup([1])
+
+
+def test_ctrl_c_ends_a_connect_that_waits():
+    child = package.start("""
+import recps
+print("ready")
+try:
+    recps.connect({"ps": ["127.0.0.1:1"]})
+except KeyboardInterrupt:
+    print("interrupted")
+""")
+    try:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        said, _ = child.communicate(timeout=20)
+    finally:
+        child.kill()
+    assert said == "interrupted\n" and child.returncode == 0
+
+
+def test_reports_reach_python():
+    lines = []
+    with pytest.raises(recps.UnreachableError):
+        recps.connect({"ps": ["127.0.0.1:1"]}, connect_timeout=0.1,
+                      report=lines.append)
