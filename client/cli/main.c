@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recps: the operator's tool. */
-#include "base/log.h"
-#include "base/text.h"
 #include "client/cli/args.h"
 #include "client/cli/tool.h"
 
@@ -54,53 +52,6 @@ find_command(int argc, char **argv)
     return 0;
 }
 
-/* Asked before the options are read: they may be what is wrong. */
-static bool
-wants_json(int argc, char **argv)
-{
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--json") == 0 ||
-                strcmp(argv[i], "--json=true") == 0 ||
-                strcmp(argv[i], "--json=1") == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int
-run_tool(const struct rps_tool *tool, int argc, char **argv)
-{
-    char program[64];
-    struct rps_options options;
-    struct rps_tool_call call = {.options = &options, .flags = tool->flags};
-    const bool json = wants_json(argc, argv);
-    int code = RPS_TOOL_USAGE;
-
-    memset(&options, 0, sizeof(options));
-    snprintf(program, sizeof(program), "recps %s", tool->name);
-    if (tool->makes_cluster) {
-        unsetenv("TF_CONFIG");
-        unsetenv("TF_CONFIG_FILE");
-    }
-    if (rps_args_sort(tool, &argc, argv, &call)) {
-        char *usage = rps_tool_usage(tool);
-
-        code = rps_options_read(
-                &options, tool->scope, program, usage, true, argc, argv);
-        free(usage);
-    }
-    if (code < 0) {
-        rps_log_init(RPS_LOG_WARN, RPS_LOG_TEXT);
-        code = tool->run(&call);
-    }
-    if (json && code != RPS_TOOL_OK) {
-        rps_tool_print_failure(code, options.refusal);
-    }
-    rps_options_finish(&options);
-    return code;
-}
-
 /* A tool, or the part of it that the next word names. */
 static int
 run_part(const struct rps_tool *tool, int argc, char **argv)
@@ -110,15 +61,16 @@ run_part(const struct rps_tool *tool, int argc, char **argv)
     const struct rps_tool *part;
 
     if (at == 0) {
-        return run_tool(tool, argc, argv);
+        return rps_tool_run(tool, argc, argv);
     }
     part = rps_tool_find(
             tool->parts, rps_tool_part_count(tool), argv[at], &near);
     if (part == NULL) {
-        return unknown(tool->name, argv[at], near, wants_json(argc, argv));
+        return unknown(
+                tool->name, argv[at], near, rps_tool_wants_json(argc, argv));
     }
     memmove(&argv[at], &argv[at + 1], (size_t)(argc - at) * sizeof(*argv));
-    return run_tool(part, argc - 1, argv);
+    return rps_tool_run(part, argc - 1, argv);
 }
 
 static int
@@ -140,14 +92,14 @@ run(int argc, char **argv)
             }
         }
         print_help(stderr);
-        if (wants_json(argc, argv)) {
+        if (rps_tool_wants_json(argc, argv)) {
             rps_tool_print_failure(RPS_TOOL_USAGE, "give a command");
         }
         return RPS_TOOL_USAGE;
     }
     tool = rps_tool_find(rps_tools, rps_tool_count, argv[at], &near);
     if (tool == NULL) {
-        return unknown("", argv[at], near, wants_json(argc, argv));
+        return unknown("", argv[at], near, rps_tool_wants_json(argc, argv));
     }
     memmove(&argv[at], &argv[at + 1], (size_t)(argc - at) * sizeof(*argv));
     return run_part(tool, argc - 1, argv);

@@ -20,6 +20,11 @@ static const struct rps_tool *const parts[] = {
         &rps_tool_precision_runs,
         &rps_tool_precision_nan,
         &rps_tool_precision_replay,
+        &rps_tool_precision_ac,
+        &rps_tool_precision_vcs,
+        &rps_tool_precision_vc,
+        &rps_tool_precision_ni,
+        &rps_tool_precision_shell,
         NULL,
 };
 

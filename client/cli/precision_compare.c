@@ -128,8 +128,9 @@ rps_compare_next_problem(const struct rps_compare_step *step, uint64_t *at)
 
 /* --- for people ---------------------------------------------------------- */
 
-static void
-say_problems(const struct rps_compare_run *run)
+void
+rps_compare_run_say_problems(
+        const struct rps_compare_run *run, const char *tool)
 {
     for (uint32_t i = 0; i < run->count; i++) {
         const char *problem;
@@ -137,15 +138,15 @@ say_problems(const struct rps_compare_run *run)
 
         while ((problem = rps_compare_next_problem(&run->steps[i], &at)) !=
                 NULL) {
-            rps_tool_fail(0, TOOL, "%s", problem);
+            rps_tool_fail(0, tool, "%s", problem);
         }
     }
     for (uint32_t i = 0; i < run->left_alone_count; i++) {
-        rps_tool_fail(0, TOOL, "step %" PRIu64 " is on the left alone",
+        rps_tool_fail(0, tool, "step %" PRIu64 " is on the left alone",
                 run->left_alone[i]);
     }
     for (uint32_t i = 0; i < run->right_alone_count; i++) {
-        rps_tool_fail(0, TOOL, "step %" PRIu64 " is on the right alone",
+        rps_tool_fail(0, tool, "step %" PRIu64 " is on the right alone",
                 run->right_alone[i]);
     }
 }
@@ -279,8 +280,9 @@ print_one(const struct rps_compare_run *run, const char *name)
     return true;
 }
 
-static int
-print_text(const struct rps_compare_run *run, const char *only, uint64_t limit)
+int
+rps_compare_run_print(
+        const struct rps_compare_run *run, const char *only, uint64_t limit)
 {
     bool good;
 
@@ -300,8 +302,8 @@ print_text(const struct rps_compare_run *run, const char *only, uint64_t limit)
 
 /* --- the command --------------------------------------------------------- */
 
-static bool
-is_same(const struct rps_compare_run *run)
+bool
+rps_compare_run_is_same(const struct rps_compare_run *run)
 {
     bool same = run->first == NULL;
 
@@ -314,6 +316,17 @@ is_same(const struct rps_compare_run *run)
                        comparison->only_left + comparison->only_right == 0);
     }
     return same;
+}
+
+int
+rps_compare_run_code(const struct rps_compare_run *run)
+{
+    if (run->problems > 0 ||
+            (run->first != NULL && run->first->comparison->verdict ==
+                                           RPS_VERDICT_INCOMPARABLE)) {
+        return RPS_TOOL_CORRUPT;
+    }
+    return rps_compare_run_is_same(run) ? RPS_TOOL_OK : RPS_TOOL_DIFFERS;
 }
 
 static int
@@ -345,10 +358,10 @@ answer(const struct rps_compare_run *run, const struct rps_tool_call *call,
         uint64_t limit)
 {
     const char *only = call->flags[FLAG_OPERATOR].value;
-    const bool same = is_same(run);
+    const bool same = rps_compare_run_is_same(run);
     int code = write_files(run, call);
 
-    say_problems(run);
+    rps_compare_run_say_problems(run, TOOL);
     if (only != NULL && !has_operator(run, only)) {
         return rps_tool_fail(
                 RPS_TOOL_NOINPUT, TOOL, "no operator is called %s", only);
@@ -356,17 +369,9 @@ answer(const struct rps_compare_run *run, const struct rps_tool_call *call,
     if (code == RPS_TOOL_OK) {
         code = call->options->json ? rps_tool_print_json(rps_compare_run_json(
                                              run, only, same))
-                                   : print_text(run, only, limit);
+                                   : rps_compare_run_print(run, only, limit);
     }
-    if (code != RPS_TOOL_OK) {
-        return code;
-    }
-    if (run->problems > 0 ||
-            (run->first != NULL && run->first->comparison->verdict ==
-                                           RPS_VERDICT_INCOMPARABLE)) {
-        return RPS_TOOL_CORRUPT;
-    }
-    return same ? RPS_TOOL_OK : RPS_TOOL_DIFFERS;
+    return code == RPS_TOOL_OK ? rps_compare_run_code(run) : code;
 }
 
 static int

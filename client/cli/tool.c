@@ -22,6 +22,18 @@ static bool answered;  /* stdout has its object */
 static bool lost;      /* stdout took no more */
 static int lost_errno; /* why, where that is known */
 
+void
+rps_tool_begin(const struct rps_tool *tool)
+{
+    first_words[0] = '\0';
+    first_status = RPS_OK;
+    answered = false;
+    for (struct rps_tool_flag *flag = tool->flags;
+            flag != NULL && flag->name != NULL; flag++) {
+        flag->value = NULL;
+    }
+}
+
 static void __attribute__((format(printf, 3, 0)))
 say(const char *tool, rps_status status, const char *format, va_list arguments)
 {

@@ -122,6 +122,17 @@ size_t rps_tool_part_count(const struct rps_tool *tool);
  * free(); NULL: no memory. */
 char *rps_tool_usage(const struct rps_tool *tool);
 
+/** Is --json among the arguments? Asked before options are read: they may be
+ * what is wrong. */
+bool rps_tool_wants_json(int argc, char **argv);
+
+/** Sort the arguments, read the options, run it; argv[0] is the program's name.
+ * Once more is fine. Returns the exit code. */
+int rps_tool_run(const struct rps_tool *tool, int argc, char **argv);
+
+/** Nothing was said nor answered yet, and no flag is given. */
+void rps_tool_begin(const struct rps_tool *tool);
+
 /** "recps tables: …" on stderr; returns `code`. */
 int rps_tool_fail(int code, const char *tool, const char *format, ...)
         __attribute__((format(printf, 3, 4)));

@@ -88,6 +88,10 @@ struct rps_dumped_steps {
  */
 rps_status rps_dumped_find(const char *path, struct rps_dumped_steps *steps_out,
         struct rps_error *error);
+/** The same of one model of several, by its folder's name ({model}). Errors:
+ * also NOT_FOUND where there is none. */
+rps_status rps_dumped_find_model(const char *path, const char *model,
+        struct rps_dumped_steps *steps_out, struct rps_error *error);
 void rps_dumped_steps_free(struct rps_dumped_steps *steps);
 
 /** What is damaged in it stands in its problems. Errors: NOT_FOUND (no such

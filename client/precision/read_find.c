@@ -244,13 +244,19 @@ collect_steps(const char *path, const struct level *level,
 
 /* --- levels -------------------------------------------------------------- */
 
-/* The folder to look into next; NULL: there is none, or it must be chosen. */
+/* The folder to look into next; NULL: there is none, or it must be chosen.
+ * model: that of several; NULL: any. */
 static const char *
-next_level(const struct level *level)
+next_level(const struct level *level, const char *model)
 {
     uint32_t times = 0;
     uint64_t number;
 
+    for (uint32_t i = 0; model != NULL && i < level->count; i++) {
+        if (strcmp(level->folders[i], model) == 0) {
+            return level->folders[i];
+        }
+    }
     for (uint32_t i = 0; i < level->count; i++) {
         if (strcmp(level->folders[i], "dump") == 0) {
             return level->folders[i];
@@ -291,8 +297,8 @@ fail_level(const char *asked, const char *path, const struct level *level,
 }
 
 static rps_status
-descend(const char *asked, char **path, struct rps_dumped_steps *out,
-        struct rps_error *error)
+descend(const char *asked, char **path, const char *model,
+        struct rps_dumped_steps *out, struct rps_error *error)
 {
     struct level level;
     rps_status status = RPS_OK;
@@ -308,7 +314,7 @@ descend(const char *asked, char **path, struct rps_dumped_steps *out,
                              : collect_steps(*path, &level, out, error);
         }
         if (status == RPS_OK && out->count == 0) {
-            next = next_level(&level);
+            next = next_level(&level, model);
             status = next != NULL ? RPS_OK
                                   : fail_level(asked, *path, &level, error);
         }
@@ -327,9 +333,25 @@ descend(const char *asked, char **path, struct rps_dumped_steps *out,
             "%s: no dump is under it (%d folders deep)", asked, LEVELS_MAX);
 }
 
+/* Is a folder of the path called so? */
+static bool
+has_folder(const char *path, const char *name)
+{
+    const size_t length = strlen(name);
+
+    for (const char *at = path; at != NULL;
+            at = strchr(at, '/'), at = at != NULL ? at + 1 : NULL) {
+        if (strncmp(at, name, length) == 0 &&
+                (at[length] == '/' || at[length] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 rps_status
-rps_dumped_find(const char *path, struct rps_dumped_steps *steps_out,
-        struct rps_error *error)
+rps_dumped_find_model(const char *path, const char *model,
+        struct rps_dumped_steps *steps_out, struct rps_error *error)
 {
     size_t length = strlen(path);
     char *at;
@@ -343,9 +365,21 @@ rps_dumped_find(const char *path, struct rps_dumped_steps *steps_out,
     if (at == NULL) {
         return no_memory(path, error);
     }
-    status = descend(path, &at, steps_out, error);
+    status = descend(path, &at, model, steps_out, error);
+    if (status == RPS_OK && model != NULL && !has_folder(at, model)) {
+        status = rps_fail(error, RPS_E_NOT_FOUND,
+                "%s: has no dump of a model %s: what there is is %s", path,
+                model, at);
+    }
     free(at);
     return status;
+}
+
+rps_status
+rps_dumped_find(const char *path, struct rps_dumped_steps *steps_out,
+        struct rps_error *error)
+{
+    return rps_dumped_find_model(path, NULL, steps_out, error);
 }
 
 void

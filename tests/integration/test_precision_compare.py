@@ -534,7 +534,7 @@ def test_where_there_is_no_dump_that_is_said(tmp_path):
 
 def test_the_words_of_precision_are_told():
     run = trainer.run([programs.RECPS, "precision"], code=64)
-    assert "give a command: compare" in run.stderr
+    assert "give a command: " in run.stderr and " compare, " in run.stderr
     run = trainer.run([programs.RECPS, "precision", "compere", "--json"], code=64)
     assert 'did you mean "compare"?' in run.stderr
     assert json.loads(run.stdout)["exit"] == 64
