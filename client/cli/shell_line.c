@@ -178,7 +178,7 @@ open_edit(struct rps_shell_line *line)
     (void)el_source(line->edit, NULL);
     (void)el_set(line->edit, EL_BIND, "^I", "rps-complete", NULL);
     (void)el_set(line->edit, EL_BIND, "^C", "rps-leave", NULL);
-    (void)el_set(line->edit, EL_SETTY, "-d", "intr=", NULL);
+    (void)el_set(line->edit, EL_SETTY, "-d", "-isig", NULL);
     open_history(line);
 }
 
