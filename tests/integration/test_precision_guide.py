@@ -17,7 +17,7 @@ import xml.dom.minidom
 import numpy as np
 import pytest
 
-import dumps
+import numpy_dumps as dumps
 import programs
 import trainer
 from test_precision_compare import change, make_step, named, set_at
