@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recps hot: the keys of a table that are pushed most. */
 #include "base/text.h"
+#include "client/cli/key.h"
 #include "client/cli/table_print.h"
 #include "client/cli/tool.h"
 
@@ -29,13 +30,10 @@ print_json(const char *table, const rps_hot *keys, size_t count)
     json_t *list = json_array();
 
     for (size_t i = 0; i < count; i++) {
-        char key[24];
-
-        snprintf(key, sizeof(key), "%" PRIu64, keys[i].key);
-        json_array_append_new(
-                list, json_pack("{s:s, s:I, s:I}", "key", key, "count",
-                              (json_int_t)keys[i].count, "error",
-                              (json_int_t)keys[i].error));
+        json_array_append_new(list,
+                json_pack("{s:o, s:I, s:I}", "key", rps_key_json(keys[i].key),
+                        "count", (json_int_t)keys[i].count, "error",
+                        (json_int_t)keys[i].error));
     }
     return rps_tool_print_json(
             json_pack("{s:s, s:o}", "table", table, "keys", list));

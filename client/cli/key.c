@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 bool
@@ -29,4 +31,13 @@ rps_key_parse(const char *text, uint64_t *key_out)
         return true;
     }
     return rps_parse_u64(text, key_out);
+}
+
+json_t *
+rps_key_json(uint64_t key)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64, key);
+    return json_string(text);
 }

@@ -3,6 +3,7 @@
 #ifndef RPS_CLIENT_CLI_KEY_H
 #define RPS_CLIENT_CLI_KEY_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,5 +12,8 @@ bool rps_key_parse(const char *text, uint64_t *key_out);
 
 /** "-5" and "-.5" are operands, no flags. */
 bool rps_key_is_negative(const char *text);
+
+/** As text: JSON's readers round numbers above 2^53. */
+json_t *rps_key_json(uint64_t key);
 
 #endif /* RPS_CLIENT_CLI_KEY_H */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
+#include "client/cli/key.h"
 #include "client/cli/precision_ckpt.h"
 #include "client/cli/table_print.h"
 #include "client/precision/variable_operator.h"
@@ -252,15 +253,6 @@ number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *
-key_json(uint64_t key)
-{
-    char text[24];
-
-    (void)snprintf(text, sizeof(text), "%" PRIu64, key);
-    return json_string(text);
-}
-
 static void
 add_changes(json_t *object, const struct rps_variable *variable)
 {
@@ -268,13 +260,13 @@ add_changes(json_t *object, const struct rps_variable *variable)
 
     json_object_set_new(object, "worst",
             changed ? json_pack("{s:o, s:o}", "key",
-                              key_json(variable->worst_key), "cosine",
+                              rps_key_json(variable->worst_key), "cosine",
                               number_or_null(variable->worst_cosine))
                     : json_null());
     json_object_set_new(object, "largest",
             changed ? json_pack("{s:o, s:o, s:I}", "change",
                               number_or_null(variable->largest), "key",
-                              key_json(variable->largest_key), "column",
+                              rps_key_json(variable->largest_key), "column",
                               (json_int_t)variable->largest_column)
                     : json_null());
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A comparison for programs. */
 #include "base/text.h"
+#include "client/cli/key.h"
 #include "client/cli/precision_compare.h"
 
 #include <inttypes.h>
@@ -45,16 +46,6 @@ text_json(const char *text)
     return value != NULL ? value : json_string("(not UTF-8)");
 }
 
-/* Beyond 2^53. */
-static json_t *
-key_json(uint64_t key)
-{
-    char text[24];
-
-    (void)snprintf(text, sizeof(text), "%" PRIu64, key);
-    return json_string(text);
-}
-
 static void
 set_figures(json_t *object, const struct rps_compared_tensor *tensor)
 {
@@ -78,7 +69,7 @@ set_figures(json_t *object, const struct rps_compared_tensor *tensor)
     if (tensor->has_rows) {
         json_object_set_new(
                 object, "row_cosine", number_json(tensor->row_cosine));
-        json_object_set_new(object, "row_key", key_json(tensor->row_key));
+        json_object_set_new(object, "row_key", rps_key_json(tensor->row_key));
     }
 }
 
@@ -114,7 +105,7 @@ keys_json(const struct rps_compared *compared)
 
     for (uint64_t i = 0; i < compared->keys_differ && i < RPS_COMPARE_KEYS_MAX;
             i++) {
-        json_array_append_new(keys, key_json(compared->keys[i]));
+        json_array_append_new(keys, rps_key_json(compared->keys[i]));
     }
     return keys;
 }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "client/worker/device_impl.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,15 +208,26 @@ rps_device_is_full(const struct rps_device *device)
     return device->full;
 }
 
+static void
+add_figure(const struct rps_device *device, const char *what, uint64_t now_ns,
+        uint64_t bytes)
+{
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "npu%" PRIu32 " %s",
+            device->settings->device.id, what);
+    rps_profile_figure(name, now_ns, (double)bytes);
+}
+
 void
 rps_device_profile(const struct rps_device *device, uint64_t now_ns)
 {
     rps_npu_pool_stats pool;
 
     rps_npu_pool_read_stats(device->npu, &pool);
-    rps_profile_figure("npu allocated", now_ns, (double)pool.allocated.now);
-    rps_profile_figure("npu active", now_ns, (double)pool.active.now);
-    rps_profile_figure("npu reserved", now_ns, (double)pool.reserved.now);
+    add_figure(device, "allocated", now_ns, pool.allocated.now);
+    add_figure(device, "active", now_ns, pool.active.now);
+    add_figure(device, "reserved", now_ns, pool.reserved.now);
 }
 
 struct rps_report_npu

@@ -73,7 +73,8 @@ struct rps_stage_engine rps_device_stage_engine(struct rps_device *device);
 /** For metrics: context is the device. Any thread. */
 bool rps_device_usage(void *context, struct rps_usage_device *usage);
 
-/** Its pool's memory, as figures of the profile. */
+/** Its pool's memory, as figures of the profile, by the names that the pool
+ * gives them when it changes: in a launch it does not for many steps. */
 void rps_device_profile(const struct rps_device *device, uint64_t now_ns);
 
 /** Show every operator to a dump; before the first step. Errors: the usual. */

@@ -70,11 +70,11 @@ struct rps_profile_settings {
     uint64_t last;      /* first at least */
 };
 
-/** What --dump asks for, and of this replica. */
+/** What --dump asks for. */
 struct rps_dump_settings {
-    bool on;
+    bool on; /* this replica dumps */
     struct rps_dump_steps steps;
-    const char *path; /* borrowed */
+    const char *path; /* borrowed; NULL: no replica dumps */
     bool fusion;      /* operators as they are fused */
 };
 

@@ -37,7 +37,7 @@ check_not_given(const struct rps_settings *settings, struct rps_error *error)
                     npu[i].flag);
         }
     }
-    return rps_option_given(options, "fusion") && !settings->dump.on
+    return rps_option_given(options, "fusion") && settings->dump.path == NULL
                    ? rps_fail(error, RPS_E_INVAL,
                              "--fusion goes with --device npu only, or with "
                              "--dump, which has operators as they are fused or "

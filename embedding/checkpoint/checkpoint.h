@@ -121,7 +121,8 @@ void rps_checkpoint_survey_finish(struct rps_checkpoint_survey *survey);
 /**
  * RESTORE: read ckpt-<step> and what it stands on into an empty store: the
  * rows whose slot `owns` answers true for. Checksums are verified as they are
- * read; damage is CORRUPT naming file and block, and leaves the store empty.
+ * read; damage is CORRUPT naming file and block, then the other damaged
+ * arrays (eight of them, and how many more), and leaves the store empty.
  * A link of the chain that is missing is NOT_FOUND naming it, one that was
  * replaced MISMATCH. A part that is missing is NOT_FOUND naming it, unless
  * parts equals the manifest's and the own part is there (it then has every

@@ -6,6 +6,7 @@
 #include "embedding/checkpoint/restore.h"
 
 #include "base/hash.h"
+#include "embedding/checkpoint/damage.h"
 #include "embedding/checkpoint/scan.h"
 #include "embedding/cut.h"
 
@@ -99,7 +100,8 @@ count_rows(struct rps_ckpt_restoring *r, struct rps_error *error)
 }
 
 static rps_status
-restore_all(struct rps_ckpt_restoring *r, struct rps_error *error)
+restore_all(
+        struct rps_ckpt_restoring *r, bool *reads_out, struct rps_error *error)
 {
     rps_status status =
             rps_ckpt_chain_open(&r->chain, r->how->dir, r->how->step, error);
@@ -115,6 +117,7 @@ restore_all(struct rps_ckpt_restoring *r, struct rps_error *error)
     }
     if (status == RPS_OK) {
         status = count_rows(r, error);
+        *reads_out = status == RPS_OK;
     }
     for (size_t i = 0; i < r->wanted_count && status == RPS_OK; i++) {
         status = rps_ckpt_restore_table(r, &r->wanted[i], error);
@@ -170,6 +173,7 @@ rps_checkpoint_restore(const struct rps_restore *restore,
         struct rps_error *error)
 {
     struct rps_ckpt_restoring r = {.how = restore, .store = store};
+    bool reads = false; /* of arrays */
     rps_status status;
 
     assert(rps_store_count(store) == 0);
@@ -178,7 +182,7 @@ rps_checkpoint_restore(const struct rps_restore *restore,
     *lanes_out = NULL;
     *lane_count_out = 0;
     pthread_mutex_init(&r.lock, NULL);
-    status = restore_all(&r, error);
+    status = restore_all(&r, &reads, error);
     if (status == RPS_OK) {
         status = restore_lanes(&r, lanes_out, lane_count_out, error);
     }
@@ -189,6 +193,9 @@ rps_checkpoint_restore(const struct rps_restore *restore,
             rps_store_mark_clean(store);
         }
     } else {
+        if (status == RPS_E_CORRUPT && reads) {
+            rps_ckpt_name_damaged(&r, error);
+        }
         rps_store_clear(store);
         free(*lanes_out);
         *lanes_out = NULL;

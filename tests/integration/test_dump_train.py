@@ -410,7 +410,8 @@ def test_steps_that_do_not_come_are_said(tmp_path):
 def test_one_rank_dumps_and_servers_do_not_show(tmp_path):
     """Of two ranks the second one; and with two servers the same bits."""
     flags = ["--data", "synthetic:rows=400,seed=3", "--batch-size", 50,
-             "--steps", 2, "--dump-step", 1, "--dump-rank", 1, "--dump-path"]
+             "--steps", 2, "--fusion", "off", "--dump-step", 1, "--dump-rank",
+             1, "--dump-path"]
     for ps in (1, 2):
         done = trainer.launch(*flags, tmp_path / f"{ps}", ps=ps, workers=2)
         assert done.stdout.count("dump of 1 step:") == 1

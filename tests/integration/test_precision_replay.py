@@ -66,6 +66,8 @@ def products(dump, mixed):
             {"y": t(product + b)}, holds="linear + bias")
     dump.op("linear_relu", "b", {"x": t(x), "weight": t(w), "bias": t(b)},
             {"y": t(relu(product + b))}, holds="linear + bias + relu")
+    dump.op("linear_relu", "constant", {"bias": t(b)},
+            {"y": t(relu(0 * product + b))}, holds="bias + relu")
     dump.op("linear_gelu", "c", {"x": t(x), "weight": t(w), "bias": t(b)},
             {"z": t(product + b), "y": t(gelu(product + b))},
             holds="linear + bias + gelu", activation="gelu")
