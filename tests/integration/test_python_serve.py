@@ -13,6 +13,7 @@ import pytest
 
 import package
 import programs
+import test_check_config
 
 recps = package.load()
 import numpy  # noqa: E402
@@ -78,6 +79,23 @@ def test_workers_of_whom_the_number_is_unknown_stay_so(monkeypatch):
     cluster = recps.cluster_from_flags([])
     assert cluster["cluster"]["worker"] == {"1": "b:2"}
     assert recps.role(cluster).replicas == 0
+
+
+def test_the_dict_says_what_each_tf_config_of_the_wild_does(monkeypatch):
+    if not test_check_config.SAMPLES:
+        pytest.skip("the samples of TF_CONFIG are not here")
+    accepted = 0
+    for path in sorted(test_check_config.samples_folder().glob("*.json")):
+        monkeypatch.setenv("TF_CONFIG", path.read_text("utf8"))
+        try:
+            mine = recps.role()
+        except recps.InvalidError:
+            with pytest.raises(recps.InvalidError):
+                recps.cluster_from_flags([])
+            continue
+        assert recps.role(recps.cluster_from_flags([])) == mine, path
+        accepted += 1
+    assert accepted > 10
 
 
 def test_without_any_cluster_a_script_is_alone():
