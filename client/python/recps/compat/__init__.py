@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of the guide (TensorFlow with Rec SDK, on NPUs) that run here.
+
+``import recps.compat`` once, before them; then
+
+    >>> import mxrec                            # embedding tables
+    >>> import npu_device as npu                # the loop size
+    >>> from npu_bridge.npu_init import *       # ranks, broadcast, options
+
+find what stands in this package. An installed Rec SDK or CANN is never
+shadowed: these are found only where nothing else has the name. TensorFlow 2 on
+the CPU is enough, eager or compat.v1 sessions. docs/MIGRATION.md says what each
+name does here, and what is not there.
+"""
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import types
+import typing
+
+__all__ = ["NAMES", "provided"]
+
+#: Top-level modules that are put in place.
+NAMES = ("mxrec", "npu_bridge", "npu_device")
+
+
+class _Loader(importlib.abc.Loader):
+    """A module of this package under its other name: the same object."""
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+        self._spec: importlib.machinery.ModuleSpec | None = None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec
+                      ) -> types.ModuleType:
+        """Import it by its own name."""
+        module = importlib.import_module(self._own)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """It ran already; importlib has changed its spec."""
+        module.__spec__ = self._spec
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Asked last: answers only what nobody else has."""
+
+    def find_spec(self, fullname: str,
+                  path: typing.Sequence[str] | None,
+                  target: types.ModuleType | None = None
+                  ) -> importlib.machinery.ModuleSpec | None:
+        """Of a name of ours, whose parent is ours, too."""
+        top, _, rest = fullname.partition(".")
+        if top not in NAMES:
+            return None
+        own = f"{__name__}.{fullname}"
+        if rest and not _is_ours(sys.modules.get(top)):
+            return None  # a submodule that an installed one does not have
+        if importlib.util.find_spec(own) is None:
+            return None
+        spec = importlib.machinery.ModuleSpec(fullname, _Loader(own))
+        spec.submodule_search_locations = []
+        return spec
+
+
+def _is_ours(module: types.ModuleType | None) -> bool:
+    return module is not None and module.__name__.startswith(f"{__name__}.")
+
+
+def provided() -> dict[str, bool]:
+    """Of each name: is it this package's (True), or an installed one?"""
+    return {name: _is_ours(importlib.import_module(name)) for name in NAMES}
+
+
+if not any(isinstance(each, _Finder) for each in sys.meta_path):
+    sys.meta_path.append(_Finder())
