@@ -335,9 +335,12 @@ print_head(const struct rps_ni *ni, const struct rps_dumped_operator *one)
         const struct rps_ni_side *side = &ni->sides[i];
 
         if (side->dumped != NULL) {
-            printf("%s: step %" PRIu64 " of %" PRIu32 " dumped, %s\n",
-                    side->title, side->dumped->step, side->step_count,
-                    side->dumped->folder);
+            printf("%s: step %" PRIu64, side->title, side->dumped->step);
+            if (side->step_count > 1) {
+                printf(", one of %" PRIu32 " that are dumped",
+                        side->step_count);
+            }
+            printf(": %s\n", side->dumped->folder);
         }
     }
 }
