@@ -526,6 +526,14 @@ def test_columns_stand_below_each_other(here):
     run = recps("ni", "linear_relu", code=1)
     table = run.stdout.split("\n\n", 1)[1].splitlines()
     right = table[0].index("debug_1")
+    # six numbers of a side are three rows: two sides are not too wide
+    assert max(map(len, table)) <= 120
+    one = answer("ni", "linear_relu", code=1)["operators"][0]["sides"][0]
+    first = " ".join(f"{float(x):.6g}" for x in one["inputs"][0]["first"])
+    at = next(i for i, line in enumerate(table) if " first " in line)
+    shown = [line[:right].replace("first", "").replace("...", "").split()
+             for line in table[at:at + 3]]
+    assert first.split() == sum(shown, [])
     for line in table:
         assert line == line.rstrip()
         assert len(line) <= right or line[right] != " "
