@@ -353,11 +353,15 @@ write_files(const struct rps_ckpt_asked *asked, const char *verdict)
 {
     struct rps_error error = {.text = ""};
     rps_status status = RPS_OK;
+    int code = RPS_TOOL_OK;
 
     if (asked->csv != NULL) {
         status = rps_variables_write_csv(&asked->variables, asked->csv, &error);
+        if (status != RPS_OK) {
+            code = rps_tool_fail_output(TOOL, "--output", status, &error);
+        }
     }
-    if (status == RPS_OK && asked->html != NULL) {
+    if (asked->html != NULL) {
         char *title = rps_format("recps precision ckpt: %s and %s",
                 asked->folders[0], asked->folders[1]);
 
@@ -365,10 +369,11 @@ write_files(const struct rps_ckpt_asked *asked, const char *verdict)
                                : rps_variables_write_html(&asked->variables,
                                          title, verdict, asked->html, &error);
         free(title);
+        if (status != RPS_OK) {
+            code = rps_tool_fail_output(TOOL, "--html", status, &error);
+        }
     }
-    return status == RPS_OK
-                   ? RPS_TOOL_OK
-                   : rps_tool_fail_status(TOOL, status, "%s", error.text);
+    return code;
 }
 
 int
@@ -380,10 +385,14 @@ rps_ckpt_answer(const struct rps_ckpt_asked *asked)
 
     add_verdict(&verdict, asked);
     code = verdict.failed ? rps_tool_fail(RPS_TOOL_FAILED, TOOL, "no memory")
-                          : write_files(asked, verdict.bytes);
+                          : RPS_TOOL_OK;
     if (code == RPS_TOOL_OK) {
         code = asked->json ? rps_tool_print_json(to_json(asked, verdict.bytes))
                            : print_text(asked, verdict.bytes);
+    }
+    /* the verdict is out, whatever becomes of the files */
+    if (code == RPS_TOOL_OK && rps_tool_flush()) {
+        code = write_files(asked, verdict.bytes);
     }
     rps_text_finish(&verdict);
     return code == RPS_TOOL_OK && (culprit_of(variables) != NULL ||

@@ -39,10 +39,12 @@ enum {
 
 static struct rps_tool_flag flags[] = {
         [FLAG_OUTPUT] = {.name = "output",
+                .is_output = true,
                 .letter = "o",
                 .argument = "FILE",
                 .help = "write every operator's figures as CSV"},
         [FLAG_HTML] = {.name = "html",
+                .is_output = true,
                 .argument = "FILE",
                 .help = "write one page with a chart of cosine over "
                         "operators"},
@@ -335,21 +337,26 @@ write_files(const struct rps_compare_run *run, const struct rps_tool_call *call)
     const char *html = call->flags[FLAG_HTML].value;
     struct rps_error error = {.text = ""};
     rps_status status = RPS_OK;
+    int code = RPS_TOOL_OK;
 
     if (csv != NULL) {
         status = rps_compare_run_write_csv(run, csv, &error);
+        if (status != RPS_OK) {
+            code = rps_tool_fail_output(TOOL, "--output", status, &error);
+        }
     }
-    if (status == RPS_OK && html != NULL) {
+    if (html != NULL) {
         char *title =
                 rps_format("%s and %s", call->operands[0], call->operands[1]);
 
         status = rps_compare_run_write_html(
                 run, title != NULL ? title : "two dumps", html, &error);
         free(title);
+        if (status != RPS_OK) {
+            code = rps_tool_fail_output(TOOL, "--html", status, &error);
+        }
     }
-    return status == RPS_OK
-                   ? RPS_TOOL_OK
-                   : rps_tool_fail_status(TOOL, status, "%s", error.text);
+    return code;
 }
 
 static int
@@ -358,18 +365,20 @@ answer(const struct rps_compare_run *run, const struct rps_tool_call *call,
 {
     const char *only = call->flags[FLAG_OPERATOR].value;
     const bool same = rps_compare_run_is_same(run);
-    int code = write_files(run, call);
+    int code, written;
 
     rps_compare_run_say_problems(run, TOOL);
     if (only != NULL && !has_operator(run, only)) {
         return rps_tool_fail(
                 RPS_TOOL_NOINPUT, TOOL, "no operator is called %s", only);
     }
-    if (code == RPS_TOOL_OK) {
-        code = call->options->json ? rps_tool_print_json(rps_compare_run_json(
-                                             run, only, same))
-                                   : rps_compare_run_print(run, only, limit);
-    }
+    code = call->options->json
+                   ? rps_tool_print_json(rps_compare_run_json(run, only, same))
+                   : rps_compare_run_print(run, only, limit);
+    /* the verdict is out, whatever becomes of the files */
+    (void)rps_tool_flush();
+    written = write_files(run, call);
+    code = code == RPS_TOOL_OK ? written : code;
     return code == RPS_TOOL_OK ? rps_compare_run_code(run) : code;
 }
 

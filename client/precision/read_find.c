@@ -272,7 +272,7 @@ next_level(const struct level *level, const char *model)
 
 static rps_status
 fail_level(const char *asked, const char *path, const struct level *level,
-        struct rps_error *error)
+        const char *model, struct rps_error *error)
 {
     struct rps_text names = {.bytes = NULL};
     rps_status status;
@@ -288,10 +288,17 @@ fail_level(const char *asked, const char *path, const struct level *level,
     if (level->count > NAMES_SHOWN) {
         rps_text_add(&names, ", …");
     }
-    status = names.failed ? no_memory(path, error)
-                          : rps_fail(error, RPS_E_INVAL,
-                                    "%s has %u folders, give one of them: %s",
-                                    path, level->count, names.bytes);
+    if (names.failed) {
+        status = no_memory(path, error);
+    } else if (model != NULL) {
+        status = rps_fail(error, RPS_E_NOT_FOUND,
+                "%s has no model %s, but %u other folders: %s", path, model,
+                level->count, names.bytes);
+    } else {
+        status = rps_fail(error, RPS_E_INVAL,
+                "%s has %u folders, give one of them: %s", path, level->count,
+                names.bytes);
+    }
     rps_text_finish(&names);
     return status;
 }
@@ -315,8 +322,9 @@ descend(const char *asked, char **path, const char *model,
         }
         if (status == RPS_OK && out->count == 0) {
             next = next_level(&level, model);
-            status = next != NULL ? RPS_OK
-                                  : fail_level(asked, *path, &level, error);
+            status = next != NULL
+                             ? RPS_OK
+                             : fail_level(asked, *path, &level, model, error);
         }
         if (next != NULL) {
             deeper = rps_format("%s/%s", *path, next);
