@@ -54,10 +54,7 @@ pair_steps(struct pairing *pairing)
             pairing->pairs[pairing->count++] = (struct step_pair){l++, r++};
         }
     }
-    if (left->count == 1 || right->count == 1) {
-        /* one step was asked for: the others are not missed */
-        run->left_alone_count = run->right_alone_count = 0;
-    }
+    run->single = left->count == 1 || right->count == 1;
 }
 
 static rps_status
@@ -113,7 +110,9 @@ compare_steps(const struct rps_dumped_steps *left,
     for (uint32_t i = 0; status == RPS_OK && i < pairing.count; i++) {
         status = compare_pair(&pairing, i, options, error);
     }
-    run->problems += run->left_alone_count + run->right_alone_count;
+    if (!run->single) {
+        run->problems += run->left_alone_count + run->right_alone_count;
+    }
     free(pairing.pairs);
     return status;
 }

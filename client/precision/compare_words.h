@@ -30,6 +30,10 @@ const struct rps_compared_tensor *rps_compare_worst(
 /** Of a cosine that is nearly 1 how far it is away: "1 - 2.4e-15". */
 void rps_compare_add_cosine(struct rps_text *text, double cosine);
 
+/** "output 0 (y)" */
+void rps_compare_add_tensor(
+        struct rps_text *text, const struct rps_compared_tensor *tensor);
+
 /** Add which one it is, and why it does not agree. */
 void rps_compare_add_figures(const struct rps_compare_words *words,
         const struct rps_compared_tensor *tensor);
