@@ -84,7 +84,8 @@ say_fused(const struct rps_compare_words *words)
             "or in their fusion.\n"
             "Next, run again with --fusion off, and compare once more:\n",
             left ? first->left->holds : first->right->holds);
-    rps_compare_add_runs(words, left, right, "--fusion off");
+    rps_compare_add_runs(words, left, right,
+            &(const struct rps_compare_again){.unfused = true});
 }
 
 /* "3 keys' rows differ: 5, 9, 77" */
@@ -280,7 +281,8 @@ say_began(
             "or in their fusion.\n"
             "Next, run again with --fusion off, and compare once more:\n",
             left ? last->left->holds : last->right->holds);
-    rps_compare_add_runs(words, left, right, "--fusion off");
+    rps_compare_add_runs(words, left, right,
+            &(const struct rps_compare_again){.unfused = true});
 }
 
 /* What was read is what was written, and differs there already. */

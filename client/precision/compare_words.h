@@ -51,9 +51,16 @@ void rps_compare_add_look(const struct rps_compare_words *words,
 void rps_compare_add_nan(const struct rps_compare_words *words,
         const struct rps_compared_tensor *tensor);
 
-/** The commands of the two runs, or of one, with `more` behind each. */
+/* How a run is to be dumped once more. */
+struct rps_compare_again {
+    bool unfused;      /* with --fusion off */
+    const char *steps; /* of --dump-step; NULL: as it was */
+};
+
+/** The commands of the two runs, or of one, and of the comparison after them
+ * (compare_runs.c). */
 void rps_compare_add_runs(const struct rps_compare_words *words, bool left,
-        bool right, const char *more);
+        bool right, const struct rps_compare_again *again);
 
 /** To dump the steps before, too; `begun`: what to look at where there is none.
  */

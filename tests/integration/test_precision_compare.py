@@ -228,7 +228,8 @@ def test_a_fused_operator_is_to_be_taken_apart(tmp_path):
     text = recps(a, b, code=1).stdout
     assert answer(a, b, code=1)["verdict"] == "fused"
     assert "linear + bias + relu" in text
-    assert "recps-train --device npu --data 'a b' --fusion off --rotate" in text
+    assert ("recps-train --device npu --data 'a b' --dump --fusion off --rotate\n"
+            ) in text
 
 
 def test_a_threshold_finds_what_another_does_not(tmp_path):
@@ -429,7 +430,7 @@ def test_a_dense_variable_that_differs_came_from_the_servers(tmp_path):
     found = answer(a, b, code=1)
     assert found["verdict"] == "lookup"
     assert 'variables "top.0.weight" is the first' in found["words"]
-    assert "recps-train --dump-step '0-6' --rotate" in found["words"]
+    assert "recps-train --dump --dump-step '0-6' --rotate" in found["words"]
 
 
 def test_how_the_two_were_run_is_told_where_it_differs(tmp_path):
@@ -790,8 +791,75 @@ def test_another_seed_shows_at_once_with_the_command_to_type(trained):
     [left], [right] = (list(side.glob("dump/*/0/dlrm/0/1")) for side in (a, b))
     text = recps(left, right, code=1).stdout
     assert (f"recps-train --data synthetic:rows=200,seed=3 --batch-size 100 --seed "
-            f"1 --dump-step '0|1' --dump-path {a} --dump-step '0-1' --rotate"
-            ) in text
+            f"1 --dump-path {a} --dump --dump-step '0-1' --rotate\n") in text
+
+
+COMMAND = ["recps-train", "--seed", "1", "--checkpoint_dir", "ck", "--dump",
+           "--restore=5", "--save-steps=2", "--rotate", "--fusion", "on",
+           "--dump-step=6", "--keep", "3"]
+
+
+def printed(a, b):
+    return re.findall(r"^  (left|right):  ?(.*)$", recps(a, b, code=1).stdout, re.M)
+
+
+def test_the_command_of_a_run_has_no_option_twice_and_saves_nothing(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    a, b = write_two(tmp_path, left, right, run={"command": COMMAND})
+    kept = "recps-train --seed 1 "
+    assert printed(a, b) == [
+        (side, f"{kept}--dump-step=6 --dump --fusion off --rotate")
+        for side in ("left", "right")]
+    text = recps(a, b, code=1).stdout
+    assert "(without --checkpoint-dir, --restore, --save-steps, --keep: " in text
+    assert "recps launch" not in text
+    right = change(left, "emb", "outputs", 0, lambda rows: -rows)
+    a, b = write_two(tmp_path / "more", left, right, run={"command": COMMAND})
+    assert printed(a, b)[0][1] == (
+        f"{kept}--fusion on --dump --dump-step '0-6' --rotate")
+
+
+def test_what_a_run_had_from_its_environment_is_printed(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    run = {"command": ["recps-train", "--seed", "1"], "device": "npu",
+           "ps_count": 2, "options": {"seed": 1, "emb_dim": 8, "data": "a b",
+                                      "shuffle": True, "fusion": "on",
+                                      "checkpoint_dir": "ck"}}
+    a, b = write_two(tmp_path, left, right, run=run)
+    text = recps(a, b, code=1).stdout
+    assert ("RECPS_DEVICE=npu RECPS_EMB_DIM=8 RECPS_DATA='a b' RECPS_SHUFFLE=true "
+            "recps-train --seed 1 --dump --fusion off --rotate\n") in text
+    assert "within the same recps launch" in text
+
+
+@trainer.needs_programs
+@pytest.mark.parametrize("environment", [{}, {"RECPS_DEVICE": "npu"}])
+def test_commands_that_are_printed_can_be_typed(tmp_path, environment):
+    """The dumps that are compared stay, one name on."""
+    path = f"{programs.RECPS.parent}:{trainer.TRAIN.parent}:{os.environ['PATH']}"
+
+    def shell(line, code=0, env=None):
+        return trainer.run(["sh", "-eu", "-c", line], cwd=tmp_path, code=code,
+                           env={"PATH": path} | (env or {})).stdout
+
+    train = ("recps-train --data synthetic:rows=300,seed=3 --batch-size 100 "
+             "--dump-step 1 --checkpoint-dir ck-{0} --seed {0}")
+    folder = "tf/dump" if not environment else "npu/debug_0"
+    older = "tf/dump.1" if not environment else "npu/debug_1"
+    shell(train.format(1), env=environment)
+    shell(train.format(2) + " --dump --rotate", env=environment)
+    text = shell(f"recps precision compare precision_data/{older} "
+                 f"precision_data/{folder}", code=1)
+    saved = sorted(tmp_path.glob("ck-*/*"))
+    for line in re.findall(r"^  (?:left|right):  ?(.*)$", text, re.M):
+        shell(line)
+    assert sorted(tmp_path.glob("ck-*/*")) == saved
+    then = re.search(r"^Then: (.*)$", text, re.M).group(1)
+    text = shell(then, code=1)
+    assert "Step 0: " in text and "seed (1, 2)" in text
+    assert len(list((tmp_path / "precision_data" / folder).parent.glob("d*"))) == 4
 
 
 # ---- the documentation ----
