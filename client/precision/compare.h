@@ -133,7 +133,8 @@ struct rps_compare_run {
     uint64_t *left_alone, *right_alone; /* steps of one side */
     uint32_t left_alone_count, right_alone_count;
     bool single; /* a side has one step: the other's are not missed there */
-    /* the first one whose verdict is another than SAME; NULL: there is none */
+    /* the first one whose verdict is another than SAME (INCOMPARABLE where no
+     * other is); NULL: there is none */
     const struct rps_compare_step *first;
     uint32_t problems; /* of all steps, and a step that one side lacks */
 };

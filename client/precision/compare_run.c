@@ -57,6 +57,19 @@ pair_steps(struct pairing *pairing)
     run->single = left->count == 1 || right->count == 1;
 }
 
+/* The first that differs; one that cannot be compared where there is none. */
+static bool
+decides(const struct rps_compare_step *step,
+        const struct rps_compare_step *first)
+{
+    const enum rps_compare_verdict verdict = step->comparison->verdict;
+
+    return verdict != RPS_VERDICT_SAME &&
+           (first == NULL ||
+                   (first->comparison->verdict == RPS_VERDICT_INCOMPARABLE &&
+                           verdict != RPS_VERDICT_INCOMPARABLE));
+}
+
 static rps_status
 compare_pair(const struct pairing *pairing, uint32_t which,
         const struct rps_compare_options *options, struct rps_error *error)
@@ -80,8 +93,7 @@ compare_pair(const struct pairing *pairing, uint32_t which,
     }
     if (status == RPS_OK) {
         run->problems += step->comparison->problems;
-        if (run->first == NULL &&
-                step->comparison->verdict != RPS_VERDICT_SAME) {
+        if (decides(step, run->first)) {
             run->first = step;
         }
     }

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -669,6 +670,26 @@ def test_operators_and_steps_of_one_side_are_told(tmp_path):
     run = recps(a, b, code=65)
     assert "step 7 is on the left alone" in run.stderr
     assert "step 8 is on the right alone" in run.stderr
+
+
+def test_a_lost_steps_folder_is_named(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    for step in (2, 3, 4):
+        dumps.write_step(tmp_path / "a", step, left)
+        dumps.write_step(tmp_path / "b", step, right if step == 4 else left)
+    lost = dumps.step_folder(tmp_path / "b", 3)
+    shutil.rmtree(lost)
+    run = recps(tmp_path / "a", tmp_path / "b", code=65)
+    assert f"{lost}: the step's folder is missing" in run.stderr
+    assert "Step 4: " in run.stdout  # what differs decides
+    words = answer(tmp_path / "a", tmp_path / "b", code=65)["steps"][1]["words"]
+    assert words.startswith("Step 3: nothing could be compared")
+    for words in (["nan"], ["replay"]):
+        run = trainer.run([programs.RECPS, "precision", *words, tmp_path / "b"],
+                          code=65)
+        assert f"{lost}: the step's folder is missing" in run.stderr, words
+    recps(lost, lost, code=66)
 
 
 def test_where_there_is_no_dump_that_is_said(tmp_path):
