@@ -142,11 +142,11 @@ rps_compare_run_say_problems(
             rps_tool_fail(0, tool, "%s", problem);
         }
     }
-    for (uint32_t i = 0; i < run->left_alone_count; i++) {
+    for (uint32_t i = 0; !run->single && i < run->left_alone_count; i++) {
         rps_tool_fail(0, tool, "step %" PRIu64 " is on the left alone",
                 run->left_alone[i]);
     }
-    for (uint32_t i = 0; i < run->right_alone_count; i++) {
+    for (uint32_t i = 0; !run->single && i < run->right_alone_count; i++) {
         rps_tool_fail(0, tool, "step %" PRIu64 " is on the right alone",
                 run->right_alone[i]);
     }
@@ -281,6 +281,29 @@ print_one(const struct rps_compare_run *run, const char *name)
     return true;
 }
 
+/* Where one side is a single step: that the other has more. */
+static void
+print_rest(const struct rps_compare_run *run)
+{
+    const bool left = run->left_alone_count > 0;
+    const uint32_t count =
+            left ? run->left_alone_count : run->right_alone_count;
+    const uint64_t *steps = left ? run->left_alone : run->right_alone;
+
+    if (!run->single || count == 0) {
+        return;
+    }
+    printf(count == 1 ? "%" PRIu32 " step of the %s is not compared ("
+                      : "%" PRIu32 " steps of the %s are not compared (",
+            count, left ? "left" : "right");
+    printf(count == 1 ? "%" PRIu64 : "%" PRIu64 " to ", steps[0]);
+    if (count > 1) {
+        printf("%" PRIu64, steps[count - 1]);
+    }
+    printf("): the %s has step %" PRIu64 " alone.\n", left ? "right" : "left",
+            run->steps[0].step);
+}
+
 int
 rps_compare_run_print(
         const struct rps_compare_run *run, const char *only, uint64_t limit)
@@ -298,6 +321,7 @@ rps_compare_run_print(
             printf("%s", run->steps[i].comparison->words);
         }
     }
+    print_rest(run);
     return RPS_TOOL_OK;
 }
 

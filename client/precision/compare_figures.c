@@ -39,9 +39,9 @@ rps_compare_add_cosine(struct rps_text *text, double cosine)
     }
 }
 
-/* "output 0 (y)" */
-static void
-add_tensor(struct rps_text *text, const struct rps_compared_tensor *tensor)
+void
+rps_compare_add_tensor(
+        struct rps_text *text, const struct rps_compared_tensor *tensor)
 {
     const struct rps_dumped_tensor *one =
             tensor->left != NULL ? tensor->left : tensor->right;
@@ -98,7 +98,7 @@ rps_compare_add_figures(const struct rps_compare_words *words,
 {
     struct rps_text *text = words->text;
 
-    add_tensor(text, tensor);
+    rps_compare_add_tensor(text, tensor);
     if (!tensor->readable) {
         rps_text_add(text, " is of another shape");
     } else if (tensor->left_nan + tensor->left_inf + tensor->right_nan +
