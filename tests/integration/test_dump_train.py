@@ -440,6 +440,18 @@ def test_the_manifest_has_every_option_that_was_given(tmp_path):
     assert str(token) not in json.dumps(run["options"])
 
 
+@pytest.mark.parametrize("flags", [[], ["--device", "npu"], [
+    "--device", "npu", "--fusion", "off"]])
+def test_rows_without_dense_features_are_replayed(tmp_path, flags):
+    """The first layer has no columns: nothing of it is dumped but its bias."""
+    (tmp_path / "rows").write_text("1 2:1 5:1\n0 3:1 7:1\n" * 20)
+    trainer.train("--data", f"libfm:{tmp_path / 'rows'}", "--batch-size", 10,
+                  "--dump-path", tmp_path / "out", *flags)
+    said = trainer.run([programs.RECPS, "precision", "replay",
+                        tmp_path / "out"]).stdout
+    assert "0 differ, 0 are not replayed" in said
+
+
 @pytest.mark.parametrize("device", ["cpu", "npu"])
 @pytest.mark.parametrize("blocks, what", [(100, "npy"), (24, "json")])
 def test_a_dump_that_ends_early_is_told_at_once(tmp_path, device, blocks, what):
