@@ -218,7 +218,7 @@ rps_dump_folder_unmake(struct rps_dump *dump)
     (void)rmdir(dump->result.folder);
     (void)rmdir(folder);
     if (dump->made_path && rmdir(dump->path) == 0 && dump->rotated != NULL) {
-        (void)rename(dump->rotated, dump->path);
+        dump->result.moved_back = rename(dump->rotated, dump->path) == 0;
     }
     free(folder);
 }

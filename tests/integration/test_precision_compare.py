@@ -443,6 +443,20 @@ def test_how_the_two_were_run_is_told_where_it_differs(tmp_path):
     assert "other settings: seed (1, 2)" in text and "mode" not in text
 
 
+def test_options_that_differ_are_told_one_by_one(tmp_path):
+    """Of the two sides' options; not where they dump, nor whence they came."""
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    given = [{"dropout": 0.5, "rotate": True, "seed": 1}, {"shuffle": 64}]
+    for name, step, options in zip("ab", (left, right), given):
+        dumps.write_step(tmp_path / name, 0, step, run={
+            "seed": 1, "options": options,
+            "environment": {"RECPS_X": name}})
+    text = recps(tmp_path / "a", tmp_path / "b", code=1).stdout
+    assert ("with other settings: dropout (0.5, default), "
+            "shuffle (default, 64).") in text
+
+
 # ---- fused against not fused ----
 
 @pytest.mark.parametrize("swap", [False, True])
