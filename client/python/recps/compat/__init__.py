@@ -48,19 +48,23 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Asked last: answers only what nobody else has."""
+    """Finds the modules of this package by the guide's names."""
+
+    def __init__(self, inner: bool) -> None:
+        self.inner = inner
 
     def find_spec(self, fullname: str,
                   path: typing.Sequence[str] | None,
                   target: types.ModuleType | None = None
                   ) -> importlib.machinery.ModuleSpec | None:
-        """Of a name of ours, whose parent is ours, too."""
+        """Asked last for a name that nobody else has; asked first (``inner``)
+        for what is in one that is ours, or its files were loaded twice."""
         top, _, rest = fullname.partition(".")
-        if top not in NAMES:
+        if top not in NAMES or self.inner != bool(rest):
             return None
         own = f"{__name__}.{fullname}"
         if rest and not _is_ours(sys.modules.get(top)):
-            return None  # a submodule that an installed one does not have
+            return None  # an installed one's
         if importlib.util.find_spec(own) is None:
             return None
         spec = importlib.machinery.ModuleSpec(fullname, _Loader(own))
@@ -78,4 +82,5 @@ def provided() -> dict[str, bool]:
 
 
 if not any(isinstance(each, _Finder) for each in sys.meta_path):
-    sys.meta_path.append(_Finder())
+    sys.meta_path.insert(0, _Finder(inner=True))
+    sys.meta_path.append(_Finder(inner=False))
