@@ -224,6 +224,9 @@ read_edited(struct rps_shell_line *line)
     int count = 0;
 
     (void)sigaction(SIGINT, &action, &before);
+    /* before the prompt is seen: el_gets() would do it behind that, and a
+     * Ctrl+D that comes between the two would be lost */
+    (void)el_set(line->edit, EL_PREP_TERM, 1);
     text = el_gets(line->edit, &count);
     (void)sigaction(SIGINT, &before, NULL);
     if (text == NULL || count <= 0) {
