@@ -177,6 +177,15 @@ rps_compare(const struct rps_dumped *left, const struct rps_dumped *right,
                 options->mapping != NULL ? &map : NULL, &matches, error);
     }
     if (status == RPS_OK) {
+        struct rps_text remarks = {.bytes = NULL};
+
+        rps_compare_map_check(&map, &matches, &remarks);
+        comparison->remarks = remarks.bytes;
+        status = remarks.failed
+                         ? rps_fail(error, RPS_E_NOMEM, "no memory to compare")
+                         : RPS_OK;
+    }
+    if (status == RPS_OK) {
         status = fill(comparison, &matches, options, error);
     }
     if (status == RPS_OK) {
@@ -209,6 +218,7 @@ rps_comparison_free(struct rps_comparison *comparison)
         free(compared->right_names);
     }
     free(comparison->operators);
+    free(comparison->remarks);
     free(comparison->words);
     free(comparison);
 }

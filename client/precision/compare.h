@@ -101,8 +101,9 @@ struct rps_comparison {
     uint32_t compared_files, equal_files; /* pairs; of the same bytes */
     uint32_t unread; /* tensors that are damaged, missing or of another shape */
     double threshold;
-    bool mapped; /* with a mapping: who has no counterpart is no difference */
-    char *words; /* the verdict in sentences, with the command to type next */
+    bool mapped;   /* with a mapping: who has no counterpart is no difference */
+    char *remarks; /* of the mapping, what was of no use; NULL: none */
+    char *words;   /* the verdict in sentences, with the command to type next */
 };
 
 rps_status rps_compare(const struct rps_dumped *left,

@@ -101,6 +101,11 @@ rps_status rps_compare_match(const struct rps_dumped *left,
         struct rps_compare_matches *matches, struct rps_error *error);
 void rps_compare_matches_finish(struct rps_compare_matches *matches);
 
+/** Add what of the mapping was of no use, a sentence each: pairs that match
+ * nothing, indices that there are not (compare_map_check.c). */
+void rps_compare_map_check(const struct rps_compare_map *map,
+        const struct rps_compare_matches *matches, struct rps_text *text);
+
 /* --- which tensors meet (compare_pair.c) --------------------------------- */
 
 /** compared->tensors with both sides, not compared yet. false: no memory. */

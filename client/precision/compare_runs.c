@@ -226,13 +226,19 @@ is_launched(const struct rps_dumped *dumped, const json_t *command)
 }
 
 static void
-add_again(struct rps_text *text, const struct rps_compare_again *again)
+add_again(struct rps_text *text, const struct rps_compare_again *again,
+        bool with_dump)
 {
-    rps_text_add(text, "--dump");
+    rps_text_add(text, "%s", with_dump ? "--dump" : "");
     if (again->steps != NULL) {
-        rps_text_add(text, " --dump-step '%s'", again->steps);
+        rps_text_add(
+                text, "%s--dump-step '%s'", with_dump ? " " : "", again->steps);
     }
-    rps_text_add(text, "%s --rotate\n", again->unfused ? " --fusion off" : "");
+    if (again->unfused) {
+        rps_text_add(text, "%s--fusion off",
+                with_dump || again->steps != NULL ? " " : "");
+    }
+    rps_text_add(text, " --rotate\n");
 }
 
 static void
@@ -252,7 +258,7 @@ add_run(struct rps_text *text, const struct rps_dumped *dumped,
                         ? line
                         : "recps-train …");
     }
-    add_again(text, again);
+    add_again(text, again, line == NULL || strstr(line, "--dump") == NULL);
     if (left_out.length > 0) {
         rps_text_add(text,
                 "         (without %s: it begins at step 0, and leaves the "

@@ -18,10 +18,12 @@ first_of(const struct rps_compare_words *words)
     return &words->comparison->operators[words->comparison->first];
 }
 
+/* Without a manifest a folder's number may be anything. */
 static bool
 is_one_step(const struct rps_compare_words *words)
 {
-    return words->left->step == words->right->step;
+    return words->left->step == words->right->step ||
+           !words->left->has_manifest || !words->right->has_manifest;
 }
 
 /* "Step 6: " */
@@ -563,6 +565,9 @@ rps_compare_words(const struct rps_compare_words *words)
     add_alone(words, true);
     add_alone(words, false);
     add_damaged(words);
+    if (words->comparison->remarks != NULL) {
+        rps_text_add(words->text, "%s", words->comparison->remarks);
+    }
     rps_compare_words_run(words);
     if (!is_one_step(words)) {
         rps_text_add(words->text,

@@ -768,6 +768,27 @@ def test_a_mapping_file_says_who_belongs_together(tmp_path):
     assert found["operator"]["right"] == "Linear_top_0"
 
 
+@pytest.mark.parametrize("pair, words", [
+    ({"left": "nosuch", "right": "Linear_top_0"}, "matches no two operators"),
+    ({"left": "a*", "right": "b*"}, "pair a*, b* matches no two operators"),
+    ({"outputs": {"0": 9}}, "output 9: Linear \"Linear_top_0\" of the right has none"),
+    ({"inputs": {"7": 1}}, 'input 7: linear_relu "top.0/linear_relu" of the left')])
+def test_what_of_a_mapping_was_of_no_use_is_told(tmp_path, pair, words):
+    left = make_step()
+    a = dumps.write_step(tmp_path / "a", 6, left)
+    b = foreign_step(tmp_path / "b", left)
+    good = {"left": "*/linear_relu", "right": "Linear_*",
+            "inputs": {"0": 2, "1": 0, "2": 1}}
+    mapping = tmp_path / "map.json"
+    mapping.write_text(json.dumps({"recps_map": 1, "pairs": [good]}))
+    text = recps(a, b, "--map", mapping).stdout
+    assert "The mapping" not in text
+    assert "different steps" not in text  # its number is no step's
+    pairs = [good | pair] if "left" not in pair else [good, pair]
+    mapping.write_text(json.dumps({"recps_map": 1, "pairs": pairs}))
+    assert words in recps(a, b, "--map", mapping).stdout
+
+
 @pytest.mark.parametrize("text, words", [
     ("{", "line 1"), ("[]", "no mapping"), ('{"recps_map": 1}', "no mapping"),
     ('{"recps_map": 1, "pairs": [{"left": "a"}]}', "pair 0"),
