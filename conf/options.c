@@ -102,12 +102,13 @@ wants_json_lines(const struct rps_reader *reader)
     return wants && (reader->scope & TOOLS) == 0;
 }
 
-/* Variables of the build, of its tests and of `recps launch`. */
+/* Variables of the build, of its tests, of `recps launch`, of Python. */
 static bool
 is_foreign_variable(const char *name)
 {
     static const char *const beginnings[] = {"RECPS_TEST_", "RECPS_BUILD",
-            "RECPS_SOURCE", "RECPS_PROGRESS", "RECPS_RESTART_COUNT"};
+            "RECPS_SOURCE", "RECPS_PROGRESS", "RECPS_RESTART_COUNT",
+            "RECPS_RECPSD"};
 
     for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
         if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0) {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char ac_usage[] =
         "usage: recps precision ac -c [-l LIMIT] [OPTION]...\n"
@@ -406,6 +407,27 @@ read_job(struct job *job, const struct rps_tool_flag *threshold,
     return code;
 }
 
+/* Both default folders are there, or what makes them is said. */
+static int
+check_folders(const struct job *job)
+{
+    int code = RPS_TOOL_OK;
+
+    if (access(job->left, F_OK) != 0) {
+        code = rps_tool_fail(RPS_TOOL_NOINPUT, job->tool,
+                "%s is not there: it is made by recps-train --device npu "
+                "--dump",
+                job->left);
+    }
+    if (access(job->right, F_OK) != 0) {
+        code = rps_tool_fail(RPS_TOOL_NOINPUT, job->tool,
+                "%s is not there: it is made by recps-train --device cpu "
+                "--dump, or by another framework (docs/PRECISION.md)",
+                job->right);
+    }
+    return code;
+}
+
 static int
 ac_run(const struct rps_tool_call *call)
 {
@@ -419,6 +441,9 @@ ac_run(const struct rps_tool_call *call)
     int code = read_job(&job, &call->flags[AC_THRESHOLD],
             &call->flags[AC_LIMIT], &call->flags[AC_MAP]);
 
+    if (code == RPS_TOOL_OK) {
+        code = check_folders(&job);
+    }
     if (code == RPS_TOOL_OK) {
         code = call->flags[AC_COMPARE].value != NULL ? compare(&job)
                                                      : describe(&job);

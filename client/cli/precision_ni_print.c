@@ -102,7 +102,8 @@ add_first(struct rps_text *text, const struct seen *seen)
             rps_text_add(text, "%.6g", figures->first[i]);
         }
     }
-    rps_text_add(text, "%s", figures->count > figures->first_count ? " …" : "");
+    rps_text_add(
+            text, "%s", figures->count > figures->first_count ? " ..." : "");
 }
 
 enum figure {

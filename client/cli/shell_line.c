@@ -178,7 +178,7 @@ open_edit(struct rps_shell_line *line)
     (void)el_source(line->edit, NULL);
     (void)el_set(line->edit, EL_BIND, "^I", "rps-complete", NULL);
     (void)el_set(line->edit, EL_BIND, "^C", "rps-leave", NULL);
-    (void)el_set(line->edit, EL_SETTY, "-d", "intr=", NULL);
+    (void)el_set(line->edit, EL_SETTY, "-d", "-isig", NULL);
     open_history(line);
 }
 
@@ -192,12 +192,28 @@ keep(struct rps_shell_line *line, const char *text)
     }
 }
 
+/* A signal between the prompt and the first key, or of another process:
+ * libedit has put the terminal back when this is called. */
+static void
+leave_at_once(int number)
+{
+    if (write(STDOUT_FILENO, "\n", 1) >= 0) {
+        _exit(RPS_TOOL_OK);
+    }
+    _exit(RPS_TOOL_IO);
+}
+
 static const char *
 read_edited(struct rps_shell_line *line)
 {
+    const struct sigaction action = {.sa_handler = leave_at_once};
+    struct sigaction before;
+    const char *text;
     int count = 0;
-    const char *text = el_gets(line->edit, &count);
 
+    (void)sigaction(SIGINT, &action, &before);
+    text = el_gets(line->edit, &count);
+    (void)sigaction(SIGINT, &before, NULL);
     if (text == NULL || count <= 0) {
         printf("\n");
         return NULL;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package of client/python on the library of this build."""
 import os
+import socket
 import subprocess
 import sys
 
@@ -74,3 +75,14 @@ def cluster_of(*servers, chief=False):
         return cluster
     return {"cluster": {**cluster, "worker": ["localhost:1"]},
             "task": {"type": "worker", "index": 0}}
+
+
+def free_addresses(count):
+    """Of the loopback, for servers that a cluster names."""
+    held = [socket.socket() for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    names = [f"127.0.0.1:{one.getsockname()[1]}" for one in held]
+    for one in held:
+        one.close()
+    return names

@@ -509,6 +509,7 @@ LAYOUTS = {
     _library.ClusterError: "rps_cluster_error",
     _library.ClientOptions: "rps_client_options",
     _library.Traffic: "rps_traffic", _library.CTicket: "rps_ticket",
+    _library.CRollback: "rps_rollback",
     _library.CLookup: "rps_lookup", _library.CPush: "rps_push",
     _library.Call: "rps_call", _library.Assign: "rps_assign",
     _library.Terms: "rps_terms", _library.Start: "rps_start",

@@ -19,8 +19,10 @@ case $library in
 esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# gold shows where data ends, too
 nm -D --defined-only "$library" | awk '{print $NF}' |
-    grep -vE '^(_init|_fini|__asan|__ubsan|__odr|__tsan)' | sort >"$work/has"
+    grep -vE '^(_init|_fini|__asan|__ubsan|__odr|__tsan)' |
+    grep -vE '^(__bss_start|_edata|_end)$' | sort >"$work/has"
 # shellcheck disable=SC2086 # a list of paths
 cat $headers | tr '\n' ' ' |
     grep -oE 'RPS_API [^;(]*\(' | sed -E 's/.*[ *](rps_[a-z0-9_]+)\(/\1/' |

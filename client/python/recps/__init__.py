@@ -15,6 +15,8 @@ docs/PYTHON.md is the way in. ``recps.checkpoint`` reads what was saved.
 from recps._library import path as library_path
 from recps._client import (Client, Decision, Saved, Started, Traffic,
                            connect)
+from recps._serve import (Role, cluster_flags, cluster_from_flags, role,
+                          serve)
 from recps._table import (EmbeddingTable, Eviction, Hot, Lookup, Push,
                           RowBatch, lookup_tables, lookup_tables_async,
                           push_tables, push_tables_async)
@@ -23,24 +25,25 @@ from recps.errors import (AuthError, CanceledError, ClosedError, CorruptError,
                           DeadlineError, Error, FileError, ForkedError,
                           InvalidError, LimitError, MismatchError,
                           NoMemoryError, NonFiniteError, NotFoundError,
-                          ReadOnlyError, RetryLaterError, RolledBackError,
-                          TimedOutError, UnreachableError, UnsupportedError,
-                          WrongRouteError)
+                          ReadOnlyError, RetryLaterError, Rollback,
+                          RolledBackError, TimedOutError, UnreachableError,
+                          UnsupportedError, WrongRouteError)
 from recps.tables import (SGD, Adagrad, Adam, AdamW, Constant, Ftrl,
                           Initializer, Momentum, Normal, Optimizer, RMSprop,
                           RowwiseAdagrad, TruncatedNormal, Uniform,
                           VarianceScaling, Zeros)
 
 __all__ = [
-    "SGD", "Adagrad", "Adam", "AdamW", "AuthError", "CanceledError", "Client",
+    "Adagrad", "Adam", "AdamW", "AuthError", "CanceledError", "Client",
     "ClosedError", "Constant", "CorruptError", "DeadlineError", "Decision",
     "EmbeddingTable", "Error", "Eviction", "FileError", "ForkedError", "Ftrl",
     "Hot", "Initializer", "InvalidError", "LimitError", "Lookup",
     "MismatchError", "Momentum", "NoMemoryError", "NonFiniteError", "Normal",
     "NotFoundError", "Optimizer", "Push", "RMSprop", "ReadOnlyError",
-    "RetryLaterError", "RolledBackError", "RowBatch", "RowwiseAdagrad",
-    "Saved", "Started", "Ticket", "TimedOutError", "Traffic",
-    "TruncatedNormal", "Uniform", "UnreachableError", "UnsupportedError",
-    "VarianceScaling", "WrongRouteError", "Zeros", "connect",
-    "library_path", "lookup_tables", "lookup_tables_async", "push_tables",
-    "push_tables_async"]
+    "RetryLaterError", "Role", "Rollback", "RolledBackError", "RowBatch",
+    "RowwiseAdagrad", "SGD", "Saved", "Started", "Ticket", "TimedOutError",
+    "Traffic", "TruncatedNormal", "Uniform", "UnreachableError",
+    "UnsupportedError", "VarianceScaling", "WrongRouteError", "Zeros",
+    "cluster_flags", "cluster_from_flags", "connect", "library_path",
+    "lookup_tables", "lookup_tables_async", "push_tables",
+    "push_tables_async", "role", "serve"]

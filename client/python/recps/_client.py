@@ -28,7 +28,8 @@ import weakref
 
 from recps import _library as c
 from recps._connect import ClusterLike, Options, open_client
-from recps.errors import ClosedError, Error, error_of
+from recps.errors import (ClosedError, Error, RolledBackError, Rollback,
+                          error_of)
 from recps.tables import (Initializer, Optimizer, Uniform, index_of,
                           make_spec, real, whole)
 
@@ -175,6 +176,8 @@ class Client:
             collections.deque())
         self._tables: dict[str, EmbeddingTable] = {}
         self._kept_step = 0
+        self._lost: dict[int, Rollback] = {}  # until rolled_back()
+        self._lost_words = ""
         self._forsaken = False  # closed while an interrupted call goes on
         self._close = weakref.finalize(self, _close_handle, handle, self._pid,
                                        self._lock)
@@ -192,14 +195,66 @@ class Client:
             self._borrowed.pop(token, None)
         return self._handle
 
+    def _enter_tables(self) -> ctypes.c_void_p:
+        """The same of what reads or changes tables: not before a loss that
+        was told has been taken note of."""
+        handle = self._enter()
+        if self._lost:
+            error = RolledBackError(self._lost_words)
+            error.lost = self._losses()
+            raise error
+        return handle
+
+    def _failed(self, status: int, words: str) -> Error:
+        """Under the lock: the exception of a status. librecps tells a loss
+        once; it is kept here until rolled_back()."""
+        error = error_of(status, words)
+        if isinstance(error, RolledBackError) and self.is_ours:
+            self._hear()
+            self._lost_words = words
+            error.lost = self._losses()
+        return error
+
+    def _hear(self) -> list[Rollback]:
+        """Under the lock: every server's figures; losses are added up."""
+        figures = []
+        for server in range(c.lib.rps_server_count(self._handle)):
+            raw = c.CRollback()
+            check(c.lib.rps_client_rolled_back(
+                self._handle, server, ctypes.byref(raw)))
+            now = Rollback(server, raw.first, raw.last, raw.pushes,
+                           raw.acknowledged, raw.unanswered)
+            before = self._lost.get(server)
+            if before is not None:
+                now = now._replace(
+                    first=min(before.first, now.first or before.first),
+                    last=max(before.last, now.last),
+                    pushes=before.pushes + now.pushes)
+            if now.last:
+                self._lost[server] = now
+            figures.append(now)
+        return figures
+
+    def _losses(self) -> tuple[Rollback, ...]:
+        return tuple(self._lost[server] for server in sorted(self._lost))
+
+    def _ask_tables(self,
+                    call: typing.Callable[[ctypes.c_void_p], int]) -> None:
+        """:meth:`_ask` of what reads or changes tables."""
+        self._ask(call, enter=self._enter_tables)
+
     def _ask(self, call: typing.Callable[[ctypes.c_void_p], int],
-             waits: bool = True) -> None:
+             waits: bool = True,
+             enter: typing.Callable[[], ctypes.c_void_p] | None = None
+             ) -> None:
         """A blocking call: under the lock, its status as an exception."""
 
         def run() -> None:
             with self._turn:
                 try:
-                    check(call(self._enter()))
+                    status = call((enter or self._enter)())
+                    if status != c.OK:
+                        raise self._failed(status, last_words())
                 finally:
                     if self._forsaken:
                         self._release()
@@ -387,7 +442,7 @@ class Client:
         from recps._table import EmbeddingTable
 
         out = ctypes.c_void_p()
-        self._ask(lambda handle: call(handle, ctypes.byref(out)))
+        self._ask_tables(lambda handle: call(handle, ctypes.byref(out)))
         with self._turn:
             self._enter()
             table = self._tables.get(name)
@@ -494,6 +549,7 @@ class Client:
         self._ask(lambda handle: int(c.lib.rps_job_begin(
             handle, whole("step", step, 2**63 - 1), ctypes.byref(terms),
             ctypes.byref(start))))
+        self._lost.clear()  # of an epoch that is over
         return _started(start)
 
     def join(self) -> Started:
@@ -501,7 +557,49 @@ class Client:
         start = c.Start()
         self._ask(lambda handle: int(
             c.lib.rps_job_join(handle, ctypes.byref(start))))
+        self._lost.clear()
         return _started(start)
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """An evaluator: has the job ended (its chief's shutdown)? Waits for
+        it, ``timeout`` seconds at most; None: no limit.
+
+        :raises InvalidError: this is no evaluator; a replica that is done
+            leaves, and :meth:`join` tells it of the end.
+        :raises UnreachableError: the servers are gone, and it had not ended.
+        """
+        end = None if timeout is None else (
+            time.monotonic() + real("timeout", timeout))
+        while True:
+            with self._turn:
+                status = int(c.lib.rps_job_await_end(self._enter(), SLICE_MS))
+                words = last_words()
+                if status not in (c.OK, c.E_TIMEOUT):
+                    raise self._failed(status, words)
+            if status == c.OK:
+                return True
+            if end is not None and time.monotonic() >= end:
+                return False
+            let_others_in()
+
+    def rolled_back(self) -> tuple[Rollback, ...]:
+        """After a :class:`RolledBackError` outside a job: what each server
+        has lost since this was called last. Tables are opened again (those
+        that are gone are made again, empty), and calls go on.
+
+        What a server lost are the last pushes that it had acknowledged: push
+        them again, or go on from the older rows. For each server pushes
+        applied = ``acknowledged`` - the sum of all ``pushes`` told, once
+        ``unanswered`` is 0 (:meth:`ping` the server until it is).
+        """
+        with self._turn:
+            self._enter()
+            figures = self._hear()
+        if self._lost:
+            self._reopen()
+            with self._turn:
+                self._lost.clear()
+        return tuple(figures)
 
     def step_end(self, step: int, loss: float = float("nan"), *,
                  save: bool = False, stop: bool = False,

@@ -13,7 +13,7 @@ from recps import _library as c
 from recps.errors import InvalidError, error_of
 from recps.tables import index_of, real, whole
 
-__all__ = ["ClusterLike", "Options", "open_client"]
+__all__ = ["ClusterLike", "Options", "open_client", "resolve", "text_of"]
 
 ClusterLike = typing.Union[None, str, "os.PathLike[str]",
                            typing.Mapping[str, typing.Any]]
@@ -28,7 +28,7 @@ _TEXTS = ("job_id", "checkpoint_dir", "token_file", "tls_ca", "tls_cert",
 _SECONDS = {"connect_timeout": 300.0, "reconnect_timeout": 60.0}
 
 
-def _json_of(cluster: ClusterLike) -> str | None:
+def text_of(cluster: ClusterLike) -> str | None:
     """TF_CONFIG's text ("@FILE" too); None: the environment's."""
     if cluster is None:
         return None
@@ -48,6 +48,31 @@ def _json_of(cluster: ClusterLike) -> str | None:
                     'dict, JSON text, a path or "embedded"')
 
 
+def resolve(cluster: ClusterLike, **flags: typing.Any) -> c.Cluster:
+    """What TF_CONFIG's reader makes of it, which rps_cluster_finish releases.
+
+    ``flags``: job_name, task_index, ps_hosts, ...; None: not given.
+    """
+    resolved, error = c.Cluster(), c.ClusterError()
+    options = c.ClusterOptions()
+    c.lib.rps_cluster_options_init(ctypes.byref(options))
+    text = text_of(cluster)
+    if text is not None:
+        options.tf_config = text.encode("utf-8", "surrogateescape")
+        options.tf_config_file = options.tf_config_env = None
+        options.task_optional = 1
+    for name, value in flags.items():
+        if value is not None:
+            setattr(options, name, os.fsencode(str(value)))
+    status = c.lib.rps_cluster_resolve(
+        ctypes.byref(resolved), ctypes.byref(options), ctypes.byref(error))
+    if status != c.OK:
+        words = (error.message or b"").decode("utf-8", "replace")
+        c.lib.rps_cluster_error_finish(ctypes.byref(error))
+        raise error_of(status, words)
+    return resolved
+
+
 def _number(text: typing.Any, name: str) -> float:
     try:
         return float(text)
@@ -62,8 +87,9 @@ class Options:
                  given: dict[str, typing.Any]) -> None:
         self._given = given
         self.reporter: typing.Any = None  # as long as the client
-        self.cluster = c.Cluster()
-        self._resolve(cluster)
+        self.cluster = resolve(
+            cluster, job_name=given["job_name"],
+            task_index=given["task_index"])
         text = self.cluster.recps_json
         self._object: dict[str, typing.Any] = json.loads(text) if text else {}
         self.role: str = c.ROLES[self.cluster.role]
@@ -81,28 +107,8 @@ class Options:
         if self.role == "ps":
             c.lib.rps_cluster_finish(ctypes.byref(self.cluster))
             raise InvalidError(
-                "the task of this process is ps: recpsd is that server, not a "
-                "client")
-
-    def _resolve(self, cluster: ClusterLike) -> None:
-        options, error = c.ClusterOptions(), c.ClusterError()
-        c.lib.rps_cluster_options_init(ctypes.byref(options))
-        text = _json_of(cluster)
-        if text is not None:
-            options.tf_config = text.encode("utf-8", "surrogateescape")
-            options.tf_config_file = options.tf_config_env = None
-            options.task_optional = 1
-        if self._given["job_name"] is not None:
-            options.job_name = str(self._given["job_name"]).encode()
-        if self._given["task_index"] is not None:
-            options.task_index = str(self._given["task_index"]).encode()
-        status = c.lib.rps_cluster_resolve(
-            ctypes.byref(self.cluster), ctypes.byref(options),
-            ctypes.byref(error))
-        if status != c.OK:
-            words = (error.message or b"").decode("utf-8", "replace")
-            c.lib.rps_cluster_error_finish(ctypes.byref(error))
-            raise error_of(status, words)
+                "the task of this process is ps: recps.serve() makes it that "
+                "server (recpsd), which is not a client")
 
     def _find(self, name: str) -> typing.Any:
         """Given, else the variable, else the JSON; None: nowhere."""

@@ -2,7 +2,7 @@
 """librecps as ctypes sees it: its structs, its calls, where it is found.
 
 What stands here mirrors include/recps/{types,cluster,client,save,rows}.h field
-by field; tests/integration/test_python_layout.py compares sizes and offsets
+by field; tests/integration/test_python.py compares sizes and offsets
 with a C compiler's. ctypes gives the GIL back around every call.
 """
 from __future__ import annotations
@@ -133,6 +133,13 @@ class Traffic(ctypes.Structure):
                 ("received_bytes", _u64), ("round_trips", _u64)]
 
 
+class CRollback(ctypes.Structure):
+    """rps_rollback"""
+
+    _fields_ = [("first", _u64), ("last", _u64), ("pushes", _u64),
+                ("acknowledged", _u64), ("unanswered", _u64)]
+
+
 class CTicket(ctypes.Structure):
     """rps_ticket"""
 
@@ -260,6 +267,7 @@ _CALLS: dict[str, tuple[typing.Any, list[typing.Any]]] = {
     "rps_client_fd": (_int, [_void]),
     "rps_client_traffic": (None, [_void, _void]),
     "rps_server_count": (_u32, [_void]),
+    "rps_client_rolled_back": (_int, [_void, _u32, _void]),
     "rps_server_transport": (_int, [_void, _u32]),
     "rps_get_embedding_table": (_int, [_void, _void, _void]),
     "rps_find_embedding_table": (_int, [_void, _text, _void]),
@@ -280,6 +288,7 @@ _CALLS: dict[str, tuple[typing.Any, list[typing.Any]]] = {
     "rps_read_rows": (_int, [_void, _void, _void, _size, _void, _void]),
     "rps_job_begin": (_int, [_void, _u64, _void, _void]),
     "rps_job_join": (_int, [_void, _void]),
+    "rps_job_await_end": (_int, [_void, _u32]),
     "rps_step_end": (_int, [_void, _u64, _double, _u32, _void]),
     "rps_apply": (_int, [_void]),
     "rps_save_begin": (_int, [_void, _void]),

@@ -263,7 +263,7 @@ class EmbeddingTable:
         def call(handle: ctypes.c_void_p, _held: typing.Any = held) -> int:
             return int(c.lib.rps_assign_rows(handle, ctypes.byref(assign)))
 
-        self._client._ask(call)
+        self._client._ask_tables(call)
 
     def refresh(self, ids: ArrayLike, rows: Floats, since: int) -> int:
         """Bring rows that were looked up at step ``since`` up to date, in
@@ -281,7 +281,7 @@ class EmbeddingTable:
                 self._handle, keys.size, held[0].ctypes.data, step,
                 held[1].ctypes.data, ctypes.byref(changed)))
 
-        self._client._ask(call)
+        self._client._ask_tables(call)
         return changed.value
 
     def read(self, batch: int = 65536) -> typing.Iterator[RowBatch]:
@@ -306,7 +306,7 @@ class EmbeddingTable:
                     handle, self._handle, ctypes.byref(scan), size,
                     ctypes.byref(held[0]), ctypes.byref(count)))
 
-            self._client._ask(call)
+            self._client._ask_tables(call)
             if count.value:
                 n = count.value
                 yield RowBatch(found.keys[:n], found.rows[:n],
@@ -323,7 +323,7 @@ class EmbeddingTable:
                 handle, self._name.encode(), held.size, held.ctypes.data,
                 ctypes.byref(erased)))
 
-        self._client._ask(call)
+        self._client._ask_tables(call)
         return erased.value
 
     # --- its life ---------------------------------------------------------
@@ -335,7 +335,7 @@ class EmbeddingTable:
         clipping, admission, max_cold_*, keep_min_rows, memory_limit, on_full.
         """
         text = json.dumps(fields).encode()
-        self._client._ask(lambda handle: int(c.lib.rps_alter_table(
+        self._client._ask_tables(lambda handle: int(c.lib.rps_alter_table(
             handle, self._name.encode(), text)))
         with self._client._turn:
             self._client._enter()
@@ -344,7 +344,7 @@ class EmbeddingTable:
     def evict(self) -> Eviction:
         """One pass of eviction now, at all servers."""
         done = c.Eviction()
-        self._client._ask(lambda handle: int(c.lib.rps_evict_rows(
+        self._client._ask_tables(lambda handle: int(c.lib.rps_evict_rows(
             handle, self._name.encode(), ctypes.byref(done), None)))
         return Eviction(done.examined, done.cold, done.full,
                         done.bytes_before, done.bytes_after)
@@ -353,7 +353,7 @@ class EmbeddingTable:
         """Drop the table everywhere; how many rows it had. This object is
         dead then."""
         rows = ctypes.c_uint64()
-        self._client._ask(lambda handle: int(c.lib.rps_drop_table(
+        self._client._ask_tables(lambda handle: int(c.lib.rps_drop_table(
             handle, self._name.encode(), ctypes.byref(rows))))
         return rows.value
 
@@ -362,7 +362,7 @@ class EmbeddingTable:
         size = whole("most", most, 512)
         found = (c.Hot * max(size, 1))()
         count = ctypes.c_size_t()
-        self._client._ask(lambda handle: int(c.lib.rps_hot_keys(
+        self._client._ask_tables(lambda handle: int(c.lib.rps_hot_keys(
             handle, self._name.encode(), size, ctypes.byref(found),
             ctypes.byref(count))))
         return [Hot(found[i].key, found[i].count, found[i].error)

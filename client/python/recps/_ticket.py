@@ -42,13 +42,13 @@ class Ticket(typing.Generic[T]):
         self._over = False
         with client._turn:
             try:
-                status = start(client._enter(), ctypes.byref(self._raw))
+                status = start(client._enter_tables(), ctypes.byref(self._raw))
             except BaseException:
                 if not self._raw.id:
                     self._end()
                 raise
             if status != c.OK:
-                error = error_of(status, last_words())
+                error = client._failed(status, last_words())
                 self._end()
                 raise error
 
@@ -63,7 +63,8 @@ class Ticket(typing.Generic[T]):
         self._client._borrowed.pop(self._token, None)
 
     def _finish(self, status: int) -> None:
-        self._end(None if status == c.OK else error_of(status, last_words()))
+        self._end(None if status == c.OK
+                  else self._client._failed(status, last_words()))
 
     def _move(self, milliseconds: int) -> bool:
         """One slice under the lock; 0 only looks. Is it over?"""

@@ -6,12 +6,14 @@ the same meaning (ValueError, TimeoutError, ...), it is a base class, too.
 """
 from __future__ import annotations
 
+import typing
+
 __all__ = [
     "AuthError", "CanceledError", "ClosedError", "CorruptError",
     "DeadlineError", "Error", "FileError", "ForkedError", "InvalidError",
     "LimitError", "MismatchError", "NoMemoryError", "NonFiniteError",
-    "NotFoundError", "ReadOnlyError", "RetryLaterError", "RolledBackError",
-    "TimedOutError", "UnreachableError", "UnsupportedError",
+    "NotFoundError", "ReadOnlyError", "RetryLaterError", "Rollback",
+    "RolledBackError", "TimedOutError", "UnreachableError", "UnsupportedError",
     "WrongRouteError"]
 
 
@@ -65,10 +67,35 @@ class WrongRouteError(Error):
     status = -6
 
 
+class Rollback(typing.NamedTuple):
+    """What a server that began anew has lost of this client.
+
+    Changing requests to a server are numbered 1, 2, 3 ...: those from
+    ``first`` to ``last`` were answered and are lost (0: none), with ``pushes``
+    pushes among them, the last ones that it had acknowledged. Since the
+    client was opened it has acknowledged ``acknowledged`` pushes, lost ones
+    too; ``unanswered`` ones it may have carried out or not.
+    """
+
+    server: int
+    first: int
+    last: int
+    pushes: int
+    acknowledged: int
+    unanswered: int
+
+
 class RolledBackError(Error):
-    """Another epoch: what was held is void."""
+    """A server began anew, or another epoch did: what was held is void.
+
+    ``lost`` says of each server that lost something what that is. Until
+    :meth:`recps.Client.rolled_back` is called, every call that reads or
+    changes tables is this error. Empty: the job has begun again without this
+    replica, which opens a new client and joins.
+    """
 
     status = -7
+    lost: tuple[Rollback, ...] = ()
 
 
 class RetryLaterError(Error):

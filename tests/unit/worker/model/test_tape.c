@@ -15,7 +15,7 @@ struct seen {
     uint64_t shapes[8][RPS_DUMP_DIMS_MAX];
     float outputs[8][64];
     uint64_t input_places[8], output_places[8];
-    const uint64_t *place_strides[8];
+    uint64_t place_strides[8][RPS_DUMP_DIMS_MAX];
     uint32_t input_counts[8];
 };
 
@@ -45,7 +45,10 @@ see(void *context, const struct rps_dump_operator *op)
     seen->input_counts[i] = op->input_count;
     seen->input_places[i] = op->input_count > 0 ? op->inputs[0].place : 0;
     seen->output_places[i] = output->place;
-    seen->place_strides[i] = output->place_strides;
+    if (output->place_strides != NULL) {
+        memcpy(seen->place_strides[i], output->place_strides,
+                output->ndim * sizeof(uint64_t));
+    }
 }
 
 /* One operator: y = 2 x, a tile at a time, in place of the tile before. */
@@ -213,6 +216,7 @@ START_TEST(a_tape_has_what_is_fused_or_its_parts)
         ck_assert_uint_eq(bytes, ROWS * 2 * sizeof(float));
         tape = rps_tape_create(fused != 0);
         rps_tape_begin(tape, ROWS);
+        rps_tape_tile(0, TILE);
         rps_operator_part_end(&doubling);
         rps_operator_part_end(&adding);
         seen = end();
