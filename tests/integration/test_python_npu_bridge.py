@@ -3,7 +3,6 @@
 import inspect
 import json
 import os
-import shutil
 import subprocess
 import sys
 import types
@@ -374,7 +373,7 @@ print("never")
 
 
 def mpirun(script, *arguments, ranks=2):
-    if not COLLECTIVE.exists() or shutil.which("mpirun") is None:
+    if not programs.has_mpi():
         pytest.skip("there is no Open MPI, or no librecps-collective")
     return subprocess.run(
         ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",
@@ -384,7 +383,7 @@ def mpirun(script, *arguments, ranks=2):
             RPS_COLLECTIVE_LIBRARY=str(COLLECTIVE), TF_CPP_MIN_LOG_LEVEL="3",
             PATH=os.environ["PATH"], OMP_NUM_THREADS="1"),
         timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, check=False)
+        text=True, check=False, start_new_session=True)
 
 
 def lines_of(said):

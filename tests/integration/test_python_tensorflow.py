@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import socket
+import subprocess
 import sys
 import types
 
@@ -413,6 +414,109 @@ def test_tables_are_saved_and_loaded_where_one_says(rec, tmp_path,
         rec.EmbeddingTableSaver([table]).load(session, "saved", 7)
     train()
     numpy.testing.assert_array_equal(rows_now(), wanted)
+
+
+def test_servers_save_for_themselves(rec, tmp_path, monkeypatch):
+    cluster = {"ps": free_addresses(2), "worker": ["localhost:1"]}
+    with contextlib.ExitStack() as stack:
+        for index in range(2):
+            stack.enter_context(programs.Recpsd(
+                "--checkpoint-dir", str(tmp_path / "servers"), bind=None,
+                env={"TF_CONFIG": json.dumps({
+                    "cluster": cluster,
+                    "task": {"type": "ps", "index": index}})}))
+        monkeypatch.setenv("TF_CONFIG", json.dumps({
+            "cluster": cluster, "task": {"type": "worker", "index": 0}}))
+        table = rec.get_embedding_table("user", DIM, KEYS)
+        adamw = rec.AdamWOptimizer(0.1)
+        saver = rec.EmbeddingTableSaver([table])
+
+        def train():
+            rows = rec.embedding_lookup(table, numpy.arange(9))
+            adamw.apply_gradients([(tf.ones_like(rows), rows)])
+            return rec.embedding_lookup(table, numpy.arange(9)).numpy()
+
+        train()
+        saver.save(None, str(tmp_path / "saved"), 4)
+        assert table.size() == 9
+        after = train()
+        with pytest.raises(FileNotFoundError, match="step 5.*recps-4.json"):
+            saver.load(None, str(tmp_path / "saved"), 5)
+        saver.load(None, str(tmp_path / "saved"), 4)
+        numpy.testing.assert_allclose(train(), after, rtol=1e-6)
+        note = json.loads((tmp_path / "saved/recps-4.json").read_text())
+        assert note["servers"] == cluster["ps"]
+        assert (tmp_path / "servers/ckpt-000000000004").is_dir()
+        _tables.forget()
+
+
+#: The guide's cluster of flags: each has its help, and is defined first. Every
+#: role is this script.
+FLAGS_SCRIPT = """
+import json, os
+import recps, recps.compat
+import mxrec, numpy
+from absl import app, flags
+FLAGS = flags.FLAGS
+flags.DEFINE_string("ps_hosts", "192.168.1.100:2222,192.168.1.200:2222",
+                    "parameter servers")
+flags.DEFINE_string("worker_hosts", "192.168.1.100:2223", "workers")
+flags.DEFINE_string("job_name", "", "One of ps, worker, evaluator, chief")
+flags.DEFINE_integer("task_index", 0, "Index of task within the job")
+
+def train():
+    import tensorflow as tf
+    from npu_bridge.npu_init import get_rank_id, get_rank_size
+    ids = numpy.arange(40)[get_rank_id()::get_rank_size()]
+    table = mxrec.get_embedding_table("user", 4, 100)
+    adamw = mxrec.AdamWOptimizer(0.05)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
+        emb = mxrec.embedding_lookup(table, ids)
+        loss = tf.reduce_mean(tf.square(tf.reduce_sum(emb, 1) - 1))
+        embs = mxrec.get_sparse_embedding()
+        train_op = adamw.apply_gradients(zip(tf.gradients(loss, embs), embs))
+        sess.run(tf.compat.v1.global_variables_initializer())
+        losses = [sess.run([loss, train_op])[0] for _ in range(60)]
+    print("worker", get_rank_id(), "of", get_rank_size(),
+          losses[-1] < 0.2 * losses[0], table.size() >= 20, flush=True)
+
+def main(_):
+    ps_hosts = FLAGS.ps_hosts.split(",")
+    worker_hosts = FLAGS.worker_hosts.split(",")
+    os.environ["TF_CONFIG"] = json.dumps({
+        "cluster": {"worker": worker_hosts, "ps": ps_hosts},
+        "task": {"type": FLAGS.job_name, "index": FLAGS.task_index}})
+    recps.serve()  # a ps goes no further
+    train()
+
+app.run(main)
+"""
+
+
+@pytest.mark.long
+def test_a_cluster_starts_from_the_guide_s_flags(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(FLAGS_SCRIPT)
+    hosts = free_addresses(2), ["localhost:1", "localhost:2"]
+    jobs = {}
+    try:
+        for job, index in (("ps", 0), ("ps", 1), ("worker", 0),
+                           ("worker", 1)):
+            jobs[job, index] = subprocess.Popen(
+                [sys.executable, script, f"--ps_hosts={','.join(hosts[0])}",
+                 f"--worker_hosts={','.join(hosts[1])}", f"--job_name={job}",
+                 f"--task_index={index}"],
+                env=package.environment(RECPS_RECPSD=str(programs.RECPSD),
+                                        OMP_NUM_THREADS="1"),
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for index in range(2):
+            said, _ = jobs["worker", index].communicate(timeout=120)
+            assert said == f"worker {index} of 2 True True\n"
+        assert jobs["ps", 0].poll() is None
+    finally:
+        for process in jobs.values():
+            process.kill()
+            process.communicate()
 
 
 def wrong(kind, words, call, *arguments, **more):
