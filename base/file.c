@@ -6,11 +6,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define BESIDE_MAX 100u /* left by processes of the same number */
+#define LINKS_MAX  40
 
 static rps_status
 fail_errno(struct rps_error *error, const char *verb, const char *path)
@@ -190,23 +194,154 @@ rps_file_write(const char *path, const void *bytes, size_t length, bool replace,
     return status;
 }
 
+/* A name of its own: who else writes this path now has another one. */
+static int
+open_beside(const char *path, char **beside_out)
+{
+    int fd = -1;
+
+    *beside_out = NULL;
+    for (unsigned i = 0; i < BESIDE_MAX && fd < 0; i++) {
+        free(*beside_out);
+        *beside_out = rps_format("%s.%ld-%u.tmp", path, (long)getpid(), i);
+        if (*beside_out == NULL) {
+            errno = ENOMEM;
+            return -1;
+        }
+        fd = open(*beside_out, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+        if (fd < 0 && errno != EEXIST) {
+            return -1;
+        }
+    }
+    return fd;
+}
+
+static rps_status
+close_written(int fd, rps_status status, const char *path, bool sync,
+        struct rps_error *error)
+{
+    if (status == RPS_OK && sync && fsync(fd) != 0) {
+        status = rps_fail(
+                error, RPS_E_IO, "cannot sync %s: %s", path, strerror(errno));
+    }
+    if (close(fd) != 0 && status == RPS_OK) {
+        status = rps_fail(
+                error, RPS_E_IO, "cannot close %s: %s", path, strerror(errno));
+    }
+    return status;
+}
+
+/* before: the file that is there, whose permissions stay; NULL: none is. */
+static rps_status
+replace_file(const char *path, const struct stat *before, const void *bytes,
+        size_t length, struct rps_error *error)
+{
+    char *beside;
+    const int fd = open_beside(path, &beside);
+    rps_status status;
+
+    if (fd < 0) {
+        status = rps_fail(error, errno == ENOMEM ? RPS_E_NOMEM : RPS_E_IO,
+                "cannot create %s: %s", path, strerror(errno));
+        free(beside);
+        return status;
+    }
+    if (before != NULL) {
+        (void)fchmod(fd, before->st_mode & 0777);
+    }
+    status = close_written(fd, rps_fd_write_all(fd, bytes, length, path, error),
+            path, true, error);
+    if (status == RPS_OK && rename(beside, path) != 0) {
+        status = rps_fail(
+                error, RPS_E_IO, "cannot write %s: %s", path, strerror(errno));
+    }
+    if (status != RPS_OK) {
+        (void)remove(beside);
+    }
+    free(beside);
+    return status;
+}
+
+/* A device or a pipe: nothing can take its place. */
+static rps_status
+write_through(const char *path, const void *bytes, size_t length,
+        struct rps_error *error)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0) {
+        return rps_fail(
+                error, RPS_E_IO, "cannot open %s: %s", path, strerror(errno));
+    }
+    return close_written(fd, rps_fd_write_all(fd, bytes, length, path, error),
+            path, false, error);
+}
+
+/* /dev/stdout where it is a file: whoever opened it goes on writing there. */
+static bool
+is_standard(const struct stat *info, int fd)
+{
+    struct stat own;
+
+    return fstat(fd, &own) == 0 && own.st_dev == info->st_dev &&
+           own.st_ino == info->st_ino;
+}
+
+/* Behind a chain of links that ends in no file: its name. NULL: a loop, or no
+ * memory. free() */
+static char *
+end_of_links(const char *path)
+{
+    char *at = strdup(path);
+    char target[PATH_MAX];
+
+    for (int i = 0; at != NULL && i < LINKS_MAX; i++) {
+        const ssize_t n = readlink(at, target, sizeof(target) - 1);
+        const char *slash = strrchr(at, '/');
+        char *next;
+
+        if (n < 0) {
+            return at;
+        }
+        target[n] = '\0';
+        next = target[0] == '/' || slash == NULL
+                       ? strdup(target)
+                       : rps_format("%.*s/%s", (int)(slash - at), at, target);
+        free(at);
+        at = next;
+    }
+    free(at);
+    return NULL;
+}
+
 rps_status
 rps_file_replace(const char *path, const void *bytes, size_t length,
         struct rps_error *error)
 {
-    char *beside = rps_format("%s.tmp", path);
+    struct stat info;
+    const bool exists = stat(path, &info) == 0;
+    char *target;
     rps_status status;
 
-    if (beside == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "no memory to write %s", path);
+    if (exists && S_ISDIR(info.st_mode)) {
+        return rps_fail(error, RPS_E_IO,
+                "cannot write %s: it is a folder, give a file's name", path);
     }
-    status = rps_file_write(beside, bytes, length, true, error);
-    if (status == RPS_OK && rename(beside, path) != 0) {
-        status = rps_fail(
+    for (int fd = STDOUT_FILENO; exists && fd <= STDERR_FILENO; fd++) {
+        if (is_standard(&info, fd)) {
+            return rps_fd_write_all(fd, bytes, length, path, error);
+        }
+    }
+    if (exists && !S_ISREG(info.st_mode)) {
+        return write_through(path, bytes, length, error);
+    }
+    target = exists ? realpath(path, NULL) : end_of_links(path);
+    if (target == NULL) {
+        return rps_fail(
                 error, RPS_E_IO, "cannot write %s: %s", path, strerror(errno));
-        remove(beside);
     }
-    free(beside);
+    status = replace_file(target, exists ? &info : NULL, bytes, length, error);
+    free(target);
     return status;
 }
 

@@ -24,8 +24,10 @@ rps_status rps_pipe_read(const char *path, size_t bytes_max, char **bytes_out,
 rps_status rps_file_write(const char *path, const void *bytes, size_t length,
         bool replace, struct rps_error *error);
 
-/** Write it beside, as PATH.tmp, and rename: who reads PATH meets no half of
- * it. */
+/** Write it beside, under a name that ends in .tmp, and rename: who reads PATH
+ * meets no half of it, and nothing stays where that fails. A link stays one,
+ * its target is replaced; permissions stay; a device, a pipe and this process's
+ * own stdout are written to. Errors: RPS_E_IO also where it is a folder. */
 rps_status rps_file_replace(const char *path, const void *bytes, size_t length,
         struct rps_error *error);
 

@@ -222,6 +222,18 @@ void rps_options_finish(struct rps_options *options);
  */
 json_t *rps_options_json(const struct rps_options *options, uint32_t scope);
 
+/**
+ * {"NAME": value, …} of this scope: those that are not what they are by
+ * default. Without names of files with secrets, keys and certificates. NULL:
+ * no memory. New reference.
+ */
+json_t *rps_options_changed_json(
+        const struct rps_options *options, uint32_t scope);
+
+/** {"RECPS_NAME": "text", …}: of those, the ones that came from variables. */
+json_t *rps_options_variables_json(
+        const struct rps_options *options, uint32_t scope);
+
 /** What the daemon adds to the resolution: where it would listen, whom it would
  * ask for what, its admin port, and the exit code that a start would have at
  * once; 0: it would serve. */

@@ -5,6 +5,7 @@
  */
 #include "conf/options_table.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A file of a secret may be named, a secret may not. */
@@ -82,4 +83,54 @@ rps_options_json(const struct rps_options *options, uint32_t scope)
         }
     }
     return object;
+}
+
+/* What lets a member into a job is nobody else's. */
+static bool
+is_private(const char *name)
+{
+    return is_secret(name) || strcmp(name, "token_file") == 0 ||
+           strncmp(name, "tls_", 4) == 0;
+}
+
+json_t *
+rps_options_changed_json(const struct rps_options *options, uint32_t scope)
+{
+    struct rps_options plain;
+    json_t *object = rps_options_default(&plain) ? json_object() : NULL;
+
+    for (size_t i = 0; object != NULL && i < rps_option_count; i++) {
+        const struct rps_option_def *def = &rps_option_table[i];
+        json_t *is = value_of(options, def), *was = value_of(&plain, def);
+
+        if ((def->scope & scope) != 0 && !is_private(def->name) &&
+                !json_equal(is, was)) {
+            json_object_set(object, def->name, is);
+        }
+        json_decref(is);
+        json_decref(was);
+    }
+    rps_options_finish(&plain);
+    return object;
+}
+
+json_t *
+rps_options_variables_json(const struct rps_options *options, uint32_t scope)
+{
+    json_t *object = rps_options_changed_json(options, scope);
+    json_t *variables = object != NULL ? json_object() : NULL;
+
+    for (size_t i = 0; variables != NULL && i < rps_option_count; i++) {
+        const char *name = rps_option_table[i].name;
+        char variable[RPS_OPTION_NAME_MAX];
+
+        if (options->origins[i] == RPS_ORIGIN_ENV &&
+                json_object_get(object, name) != NULL) {
+            const char *text = getenv(rps_option_variable(name, variable));
+
+            json_object_set_new(variables, variable, text_value(text));
+        }
+    }
+    json_decref(object);
+    return variables;
 }

@@ -84,6 +84,20 @@ own_flag(const struct rps_tool *tool, const char *argument)
     return NULL;
 }
 
+/* One law for all: stdout has the answer, and nothing else. */
+static bool
+is_stdout_asked(const struct rps_tool *tool, const struct rps_tool_flag *flag)
+{
+    if (!flag->is_output || strcmp(flag->value, "-") != 0) {
+        return false;
+    }
+    rps_tool_fail(0, tool->name,
+            "--%s -: standard output has the answer; give a file's name (./- "
+            "is one, too)",
+            flag->name);
+    return true;
+}
+
 /* Takes the value of an own flag; *index moves past what was used. */
 static bool
 take_flag(const struct rps_tool *tool, struct rps_tool_flag *flag, int argc,
@@ -101,14 +115,14 @@ take_flag(const struct rps_tool *tool, struct rps_tool_flag *flag, int argc,
     }
     if (equals != NULL) {
         flag->value = equals + 1;
-        return true;
+        return !is_stdout_asked(tool, flag);
     }
     if (*index + 1 >= argc) {
         rps_tool_fail(0, tool->name, "--%s needs a value", flag->name);
         return false;
     }
     flag->value = argv[++*index];
-    return true;
+    return !is_stdout_asked(tool, flag);
 }
 
 static bool

@@ -24,32 +24,30 @@ enum {
 
 static struct rps_tool_flag flags[] = {
         {.name = "svg",
+                .is_output = true,
                 .argument = "FILE",
                 .help = "draw a picture of it here, too"},
         {.name = NULL},
 };
 
-static int
-draw(const struct rps_memory_map *map, const char *path)
+static rps_status
+draw(const struct rps_memory_map *map, const char *path,
+        struct rps_error *error)
 {
     struct rps_text text = {.bytes = NULL};
-    struct rps_error error;
     rps_status status;
 
     if (map->count > SEGMENTS_DRAWN_MAX) {
-        return rps_tool_fail(RPS_TOOL_FAILED, "npu",
-                "--svg: %zu segments: at most %u are drawn", map->count,
+        return rps_fail(error, RPS_E_LIMIT,
+                "%zu segments: at most %u are drawn", map->count,
                 SEGMENTS_DRAWN_MAX);
     }
     rps_memory_map_svg(map, &text);
-    status =
-            text.failed
-                    ? rps_fail(&error, RPS_E_NOMEM, "no memory for the picture")
-                    : rps_file_replace(path, text.bytes, text.length, &error);
+    status = text.failed
+                     ? rps_fail(error, RPS_E_NOMEM, "no memory for the picture")
+                     : rps_file_replace(path, text.bytes, text.length, error);
     rps_text_finish(&text);
-    return status == RPS_OK ? RPS_TOOL_OK
-                            : rps_tool_fail(RPS_TOOL_FAILED, "npu", "--svg: %s",
-                                      error.text);
+    return status;
 }
 
 static int
@@ -71,18 +69,8 @@ print_json(const struct rps_memory_map *map, const char *svg)
 }
 
 static int
-show(const struct rps_tool_call *call, const struct rps_memory_map *map)
+print_text(const struct rps_memory_map *map, const char *svg)
 {
-    const char *svg = call->flags[FLAG_SVG].value;
-    /* first: what is printed says that it was written */
-    const int code = svg != NULL ? draw(map, svg) : RPS_TOOL_OK;
-
-    if (code != RPS_TOOL_OK) {
-        return code;
-    }
-    if (call->options->json) {
-        return print_json(map, svg);
-    }
     if (!rps_memory_map_print(map)) {
         return rps_tool_fail(RPS_TOOL_FAILED, "npu", "no memory");
     }
@@ -90,6 +78,26 @@ show(const struct rps_tool_call *call, const struct rps_memory_map *map)
         printf("\nwritten: %s\n", svg);
     }
     return RPS_TOOL_OK;
+}
+
+static int
+show(const struct rps_tool_call *call, const struct rps_memory_map *map)
+{
+    const char *svg = call->flags[FLAG_SVG].value;
+    struct rps_error error = {.text = ""};
+    /* first: what is printed says that it was written */
+    const rps_status status = svg != NULL ? draw(map, svg, &error) : RPS_OK;
+    const char *written = status == RPS_OK ? svg : NULL;
+    int code;
+
+    if (status == RPS_E_LIMIT) {
+        return rps_tool_fail(RPS_TOOL_FAILED, "npu", "--svg: %s", error.text);
+    }
+    code = call->options->json ? print_json(map, written)
+                               : print_text(map, written);
+    return status == RPS_OK
+                   ? code
+                   : rps_tool_fail_output("npu", "--svg", status, &error);
 }
 
 static int

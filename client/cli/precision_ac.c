@@ -156,6 +156,7 @@ narrow(char **path, const char *graph, struct rps_error *error)
 /* --- comparing -------------------------------------------------------------
  */
 
+/* path: of the table; NULL: it could not be written. */
 static int
 tell(const struct job *job, const struct rps_compare_run *run, const char *path)
 {
@@ -166,14 +167,16 @@ tell(const struct job *job, const struct rps_compare_run *run, const char *path)
         json_t *all =
                 rps_compare_run_json(run, NULL, rps_compare_run_is_same(run));
 
-        if (all != NULL) {
+        if (all != NULL && path != NULL) {
             (void)json_object_set_new(all, "file", json_string(path));
         }
         code = rps_tool_print_json(all);
     } else {
         code = rps_compare_run_print(run, NULL, job->limit);
-        printf("\nThe table: %s\nFiltered: recps precision vcs -f %s\n", path,
-                path);
+        if (path != NULL) {
+            printf("\nThe table: %s\nFiltered: recps precision vcs -f %s\n",
+                    path, path);
+        }
     }
     return code == RPS_TOOL_OK ? rps_compare_run_code(run) : code;
 }
@@ -201,9 +204,13 @@ compare(struct job *job)
     if (status == RPS_OK) {
         status = rps_compare_run_write_csv(run, path, &error);
     }
-    code = status == RPS_OK
-                   ? tell(job, run, path)
-                   : rps_tool_fail_status(job->tool, status, "%s", error.text);
+    code = tell(job, run, status == RPS_OK ? path : NULL);
+    if (status != RPS_OK) {
+        if (path != NULL) { /* empty, under its name */
+            (void)unlink(path);
+        }
+        code = rps_tool_fail_output(job->tool, "the table", status, &error);
+    }
     free(path);
     rps_compare_run_free(run);
     return code;

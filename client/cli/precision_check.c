@@ -68,6 +68,7 @@ static struct rps_tool_flag flags[] = {
                 .argument = "DIR",
                 .help = "keep the logs and outputs in this new folder"},
         [RPS_CHECK_OUTPUT] = {.name = "output",
+                .is_output = true,
                 .argument = "FILE",
                 .letter = "o",
                 .help = "write the losses, a column a run, as CSV"},

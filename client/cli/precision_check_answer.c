@@ -269,7 +269,7 @@ write_csv(const struct rps_check *check)
     rps_text_finish(&text);
     return status == RPS_OK
                    ? RPS_TOOL_OK
-                   : rps_tool_fail_status(TOOL, status, "%s", error.text);
+                   : rps_tool_fail_output(TOOL, "--output", status, &error);
 }
 
 int
@@ -277,15 +277,16 @@ rps_check_answer(const struct rps_check *check)
 {
     const struct rps_losses_compared compared =
             rps_losses_compare(check->runs, check->times, check->tolerance);
-    int code = check->csv != NULL ? write_csv(check) : RPS_TOOL_OK;
+    int code = RPS_TOOL_OK;
 
-    if (code != RPS_TOOL_OK) {
-        return code;
-    }
     if (check->json) {
         code = rps_tool_print_json(to_json(check, &compared));
     } else {
         print_text(check, &compared);
+    }
+    /* the verdict is out, whatever becomes of the file */
+    if (code == RPS_TOOL_OK && check->csv != NULL && rps_tool_flush()) {
+        code = write_csv(check);
     }
     if (code == RPS_TOOL_OK && !is_fixed(check, &compared)) {
         code = RPS_TOOL_DIFFERS;

@@ -30,7 +30,9 @@ static const char usage[] =
         "first\n"
         "step of both at which something is below. Exit code 0: no variable "
         "is, and\n"
-        "no row of one; 1: something is, or cannot be compared.\n";
+        "no row of one; 1: something is, or is of another size; 65: a file is "
+        "damaged\n"
+        "or missing, which is named, and what can be read is compared.\n";
 
 enum {
     FLAG_COS,
@@ -55,10 +57,12 @@ static struct rps_tool_flag flags[] = {
                 .argument = "TABLE",
                 .help = "this one only"},
         [FLAG_OUTPUT] = {.name = "output",
+                .is_output = true,
                 .argument = "FILE",
                 .letter = "o",
                 .help = "write the variables as CSV"},
         [FLAG_HTML] = {.name = "html",
+                .is_output = true,
                 .argument = "FILE",
                 .help = "write a page with a chart"},
         [FLAG_MEMORY] = RPS_MEMORY_FLAG,
@@ -84,6 +88,37 @@ forget(struct rps_ckpt_asked *asked)
     rps_variables_finish(&asked->variables);
 }
 
+static int
+open_side(struct rps_ckpt_asked *asked, int side, const char *path,
+        struct rps_ckpt_chain *chain)
+{
+    int code = rps_checkpoint_find(TOOL, path, &asked->folders[side]);
+
+    if (code == RPS_TOOL_OK) {
+        code = rps_checkpoint_open(TOOL, asked->folders[side], chain);
+    }
+    if (code == RPS_TOOL_OK) {
+        asked->steps[side] = rps_ckpt_chain_last(chain)->manifest.step;
+    }
+    return code;
+}
+
+/* On stderr; of a table's slots there is nothing else to say. */
+static void
+name_unread(struct rps_ckpt_asked *asked)
+{
+    const struct rps_variables *variables = &asked->variables;
+
+    for (size_t i = 0; i < variables->count; i++) {
+        const struct rps_variable *variable = &variables->list[i];
+
+        if (variable->unread && variable->slot == NULL) {
+            rps_tool_fail(RPS_TOOL_CORRUPT, TOOL, "%s", variable->problem);
+        }
+    }
+    asked->damaged = asked->damaged || variables->unread > 0;
+}
+
 /* Compare what the two paths mean. An exit code. */
 static int
 compare(struct rps_ckpt_asked *asked, const char *const paths[2])
@@ -95,16 +130,11 @@ compare(struct rps_ckpt_asked *asked, const char *const paths[2])
 
     memset(chains, 0, sizeof(chains));
     forget(asked);
-    for (int side = 0; side < 2 && code == RPS_TOOL_OK; side++) {
-        code = rps_checkpoint_find(TOOL, paths[side], &asked->folders[side]);
-        if (code == RPS_TOOL_OK) {
-            code = rps_checkpoint_open(
-                    TOOL, asked->folders[side], &chains[side]);
-        }
-        if (code == RPS_TOOL_OK) {
-            asked->steps[side] =
-                    rps_ckpt_chain_last(&chains[side])->manifest.step;
-        }
+    /* both, so that what is wrong with each is told */
+    for (int side = 0; side < 2; side++) {
+        const int opened = open_side(asked, side, paths[side], &chains[side]);
+
+        code = code == RPS_TOOL_OK ? opened : code;
     }
     if (code == RPS_TOOL_OK) {
         rps_checkpoint_progress_begin(&asked->progress);
@@ -112,6 +142,7 @@ compare(struct rps_ckpt_asked *asked, const char *const paths[2])
                 &chains[1], &asked->options, &error);
         rps_checkpoint_progress_end(&asked->progress);
         asked->compared++;
+        name_unread(asked);
     }
     if (status != RPS_OK) {
         code = status == RPS_E_NOT_FOUND && asked->options.table != NULL
@@ -216,6 +247,23 @@ compare_step(struct rps_ckpt_asked *asked, uint64_t step)
     return code;
 }
 
+/* What does not count of the steps there are is named and left out. */
+static void
+name_unusable(struct rps_ckpt_asked *asked, const struct surveys *surveys)
+{
+    for (int side = 0; side < 2; side++) {
+        const struct rps_checkpoint_survey *survey = &surveys->sides[side];
+
+        for (size_t i = 0; i < survey->unusable_count; i++) {
+            if (!survey->unusable[i].abandoned) {
+                rps_tool_fail(
+                        RPS_TOOL_CORRUPT, TOOL, "%s", survey->unusable[i].why);
+                asked->damaged = true;
+            }
+        }
+    }
+}
+
 /* --first: step by step, until something is below. */
 static int
 go_through(struct rps_ckpt_asked *asked, const struct surveys *surveys)
@@ -231,6 +279,9 @@ go_through(struct rps_ckpt_asked *asked, const struct surveys *surveys)
         }
     }
     if (code == RPS_TOOL_OK && asked->compared == 0) {
+        if (asked->damaged) {
+            return RPS_TOOL_CORRUPT;
+        }
         return rps_tool_fail(RPS_TOOL_NOINPUT, TOOL,
                 "%s and %s have no complete step in common", asked->paths[0],
                 asked->paths[1]);
@@ -251,8 +302,12 @@ compare_all(struct rps_ckpt_asked *asked)
         status = rps_checkpoint_survey(
                 asked->paths[side], 0, 0, &surveys.sides[side], &error);
     }
-    code = status == RPS_OK ? go_through(asked, &surveys)
-                            : rps_tool_fail_input(TOOL, status, &error);
+    if (status == RPS_OK) {
+        name_unusable(asked, &surveys);
+        code = go_through(asked, &surveys);
+    } else {
+        code = rps_tool_fail_input(TOOL, status, &error);
+    }
     finish_surveys(&surveys);
     return code;
 }

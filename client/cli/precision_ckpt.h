@@ -23,6 +23,7 @@ struct rps_ckpt_asked {
     char *folders[2]; /* owned */
     uint64_t steps[2];
     uint64_t compared; /* pairs of checkpoints, this one with them */
+    bool damaged;      /* something of one could not be read, and was named */
     /* the newest step before it of which both have a checkpoint */
     bool has_before;
     uint64_t before;

@@ -97,14 +97,7 @@ add_next(struct rps_text *text, const struct rps_ckpt_asked *asked)
     const uint64_t last = asked->steps[0];
     const uint64_t first = asked->has_before ? asked->before : 0;
 
-    if (asked->steps[0] != asked->steps[1]) {
-        rps_text_add(text,
-                "A is of step %" PRIu64 ", B of step %" PRIu64
-                ": compare checkpoints of one step\n",
-                asked->steps[0], asked->steps[1]);
-        return;
-    }
-    if (first >= last) {
+    if (asked->steps[0] != asked->steps[1] || first >= last) {
         return;
     }
     rps_text_add(text,
@@ -116,8 +109,26 @@ add_next(struct rps_text *text, const struct rps_ckpt_asked *asked)
     }
     rps_text_add(text,
             " --steps %" PRIu64 " --dump --dump-step '%" PRIu64 "-%" PRIu64
-            "' --dump-path DUMP\n  recps precision compare DUMP_A DUMP_B\n",
-            last, first, last - 1);
+            "' --dump-path DUMP\n  recps precision compare DUMP_A DUMP_B\n"
+            "… are the run's own options, but without --save-steps (or with "
+            "--dump-and-save),\nand %s\n",
+            last, first, last - 1,
+            asked->has_before ? "with --checkpoint-dir of a copy, since a run "
+                                "saves at its end"
+                              : "without --checkpoint-dir");
+}
+
+/* Training changes every variable: what differs says nothing then. */
+static void
+add_steps(struct rps_text *text, const struct rps_ckpt_asked *asked)
+{
+    if (asked->steps[0] != asked->steps[1]) {
+        rps_text_add(text,
+                "A is of step %" PRIu64 ", B of step %" PRIu64
+                ": they differ by the steps between; compare checkpoints of "
+                "one step\n",
+                asked->steps[0], asked->steps[1]);
+    }
 }
 
 /* Whose work it is: the first variable below, else the first with rows that
@@ -153,7 +164,8 @@ add_below(struct rps_text *text, const struct rps_ckpt_asked *asked)
                 first->name, rps_cosine_text(first->cosine, cosine));
         add_worst(text, first);
     } else {
-        rps_text_add(text, "no variable is below %.12g%s%s\n",
+        rps_text_add(text, "no variable%s is below %.12g%s%s\n",
+                variables->problems > 0 ? " that can be compared" : "",
                 variables->threshold,
                 asked->first && culprit_of(variables) == NULL
                         ? " at any step that both have"
@@ -175,9 +187,19 @@ add_verdict(struct rps_text *text, const struct rps_ckpt_asked *asked)
         rps_text_add(text, "neither has a table\n");
         return;
     }
+    add_steps(text, asked);
     if (variables->problems > 0) {
         rps_text_add(text, "%zu of %zu variables cannot be compared\n",
                 variables->problems, variables->count);
+    }
+    if (variables->unread > 0) {
+        rps_text_add(text, "of %zu of them a file cannot be read\n",
+                variables->unread);
+    }
+    if (variables->resized > 0) {
+        rps_text_add(text,
+                "the layers of A and B are of other sizes: these are two "
+                "models, and what is below may come from that\n");
     }
     add_below(text, asked);
     if (culprit != NULL) {
@@ -333,16 +355,17 @@ to_json(const struct rps_ckpt_asked *asked, const char *verdict)
                 list, variable_json(&variables->list[i], variables->threshold));
     }
     return json_pack(
-            "{s:s, s:s, s:[I, I], s:o, s:I, s:f, s:I, s:I, s:o, s:o, s:s}", "a",
-            asked->folders[0], "b", asked->folders[1], "steps",
+            "{s:s, s:s, s:[I, I], s:o, s:I, s:f, s:I, s:I, s:I, s:o, s:o, s:s}",
+            "a", asked->folders[0], "b", asked->folders[1], "steps",
             (json_int_t)asked->steps[0], (json_int_t)asked->steps[1],
             "step_before",
             asked->has_before ? json_integer((json_int_t)asked->before)
                               : json_null(),
             "compared", (json_int_t)asked->compared, "threshold",
             variables->threshold, "below", (json_int_t)variables->below,
-            "problems", (json_int_t)variables->problems, "first",
-            first_json(variables), "variables", list, "verdict", verdict);
+            "problems", (json_int_t)variables->problems, "unread",
+            (json_int_t)variables->unread, "first", first_json(variables),
+            "variables", list, "verdict", verdict);
 }
 
 /* --- all of it -------------------------------------------------------------
@@ -353,11 +376,15 @@ write_files(const struct rps_ckpt_asked *asked, const char *verdict)
 {
     struct rps_error error = {.text = ""};
     rps_status status = RPS_OK;
+    int code = RPS_TOOL_OK;
 
     if (asked->csv != NULL) {
         status = rps_variables_write_csv(&asked->variables, asked->csv, &error);
+        if (status != RPS_OK) {
+            code = rps_tool_fail_output(TOOL, "--output", status, &error);
+        }
     }
-    if (status == RPS_OK && asked->html != NULL) {
+    if (asked->html != NULL) {
         char *title = rps_format("recps precision ckpt: %s and %s",
                 asked->folders[0], asked->folders[1]);
 
@@ -365,10 +392,11 @@ write_files(const struct rps_ckpt_asked *asked, const char *verdict)
                                : rps_variables_write_html(&asked->variables,
                                          title, verdict, asked->html, &error);
         free(title);
+        if (status != RPS_OK) {
+            code = rps_tool_fail_output(TOOL, "--html", status, &error);
+        }
     }
-    return status == RPS_OK
-                   ? RPS_TOOL_OK
-                   : rps_tool_fail_status(TOOL, status, "%s", error.text);
+    return code;
 }
 
 int
@@ -380,12 +408,19 @@ rps_ckpt_answer(const struct rps_ckpt_asked *asked)
 
     add_verdict(&verdict, asked);
     code = verdict.failed ? rps_tool_fail(RPS_TOOL_FAILED, TOOL, "no memory")
-                          : write_files(asked, verdict.bytes);
+                          : RPS_TOOL_OK;
     if (code == RPS_TOOL_OK) {
         code = asked->json ? rps_tool_print_json(to_json(asked, verdict.bytes))
                            : print_text(asked, verdict.bytes);
     }
+    /* the verdict is out, whatever becomes of the files */
+    if (code == RPS_TOOL_OK && rps_tool_flush()) {
+        code = write_files(asked, verdict.bytes);
+    }
     rps_text_finish(&verdict);
+    if (code == RPS_TOOL_OK && asked->damaged) {
+        return RPS_TOOL_CORRUPT;
+    }
     return code == RPS_TOOL_OK && (culprit_of(variables) != NULL ||
                                           variables->problems > 0)
                    ? RPS_TOOL_DIFFERS

@@ -39,10 +39,12 @@ enum {
 
 static struct rps_tool_flag flags[] = {
         [FLAG_OUTPUT] = {.name = "output",
+                .is_output = true,
                 .letter = "o",
                 .argument = "FILE",
                 .help = "write every operator's figures as CSV"},
         [FLAG_HTML] = {.name = "html",
+                .is_output = true,
                 .argument = "FILE",
                 .help = "write one page with a chart of cosine over "
                         "operators"},
@@ -140,11 +142,11 @@ rps_compare_run_say_problems(
             rps_tool_fail(0, tool, "%s", problem);
         }
     }
-    for (uint32_t i = 0; i < run->left_alone_count; i++) {
+    for (uint32_t i = 0; !run->single && i < run->left_alone_count; i++) {
         rps_tool_fail(0, tool, "step %" PRIu64 " is on the left alone",
                 run->left_alone[i]);
     }
-    for (uint32_t i = 0; i < run->right_alone_count; i++) {
+    for (uint32_t i = 0; !run->single && i < run->right_alone_count; i++) {
         rps_tool_fail(0, tool, "step %" PRIu64 " is on the right alone",
                 run->right_alone[i]);
     }
@@ -279,6 +281,29 @@ print_one(const struct rps_compare_run *run, const char *name)
     return true;
 }
 
+/* Where one side is a single step: that the other has more. */
+static void
+print_rest(const struct rps_compare_run *run)
+{
+    const bool left = run->left_alone_count > 0;
+    const uint32_t count =
+            left ? run->left_alone_count : run->right_alone_count;
+    const uint64_t *steps = left ? run->left_alone : run->right_alone;
+
+    if (!run->single || count == 0) {
+        return;
+    }
+    printf(count == 1 ? "%" PRIu32 " step of the %s is not compared ("
+                      : "%" PRIu32 " steps of the %s are not compared (",
+            count, left ? "left" : "right");
+    printf(count == 1 ? "%" PRIu64 : "%" PRIu64 " to ", steps[0]);
+    if (count > 1) {
+        printf("%" PRIu64, steps[count - 1]);
+    }
+    printf("): the %s has step %" PRIu64 " alone.\n", left ? "right" : "left",
+            run->steps[0].step);
+}
+
 int
 rps_compare_run_print(
         const struct rps_compare_run *run, const char *only, uint64_t limit)
@@ -296,6 +321,7 @@ rps_compare_run_print(
             printf("%s", run->steps[i].comparison->words);
         }
     }
+    print_rest(run);
     return RPS_TOOL_OK;
 }
 
@@ -335,21 +361,26 @@ write_files(const struct rps_compare_run *run, const struct rps_tool_call *call)
     const char *html = call->flags[FLAG_HTML].value;
     struct rps_error error = {.text = ""};
     rps_status status = RPS_OK;
+    int code = RPS_TOOL_OK;
 
     if (csv != NULL) {
         status = rps_compare_run_write_csv(run, csv, &error);
+        if (status != RPS_OK) {
+            code = rps_tool_fail_output(TOOL, "--output", status, &error);
+        }
     }
-    if (status == RPS_OK && html != NULL) {
+    if (html != NULL) {
         char *title =
                 rps_format("%s and %s", call->operands[0], call->operands[1]);
 
         status = rps_compare_run_write_html(
                 run, title != NULL ? title : "two dumps", html, &error);
         free(title);
+        if (status != RPS_OK) {
+            code = rps_tool_fail_output(TOOL, "--html", status, &error);
+        }
     }
-    return status == RPS_OK
-                   ? RPS_TOOL_OK
-                   : rps_tool_fail_status(TOOL, status, "%s", error.text);
+    return code;
 }
 
 static int
@@ -358,18 +389,20 @@ answer(const struct rps_compare_run *run, const struct rps_tool_call *call,
 {
     const char *only = call->flags[FLAG_OPERATOR].value;
     const bool same = rps_compare_run_is_same(run);
-    int code = write_files(run, call);
+    int code, written;
 
     rps_compare_run_say_problems(run, TOOL);
     if (only != NULL && !has_operator(run, only)) {
         return rps_tool_fail(
                 RPS_TOOL_NOINPUT, TOOL, "no operator is called %s", only);
     }
-    if (code == RPS_TOOL_OK) {
-        code = call->options->json ? rps_tool_print_json(rps_compare_run_json(
-                                             run, only, same))
-                                   : rps_compare_run_print(run, only, limit);
-    }
+    code = call->options->json
+                   ? rps_tool_print_json(rps_compare_run_json(run, only, same))
+                   : rps_compare_run_print(run, only, limit);
+    /* the verdict is out, whatever becomes of the files */
+    (void)rps_tool_flush();
+    written = write_files(run, call);
+    code = code == RPS_TOOL_OK ? written : code;
     return code == RPS_TOOL_OK ? rps_compare_run_code(run) : code;
 }
 

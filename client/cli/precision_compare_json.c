@@ -126,6 +126,9 @@ operator_json(const struct rps_compared *compared)
     json_object_set_new(object, "name", text_json(compared->name));
     json_object_set_new(object, "agrees",
             json_boolean(compared->inputs_agree && compared->outputs_agree));
+    json_object_set_new(object, "not_compared",
+            count_json((uint64_t)compared->unread_inputs +
+                       compared->unread_outputs));
     json_object_set_new(
             object, "input_cosine", number_json(compared->input_cosine));
     json_object_set_new(

@@ -5,6 +5,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 char *
 rps_guide_path(const char *folder, const char *part)
@@ -25,6 +27,18 @@ rps_guide_number(const char *tool, const struct rps_tool_flag *flag,
                    : rps_tool_fail(RPS_TOOL_USAGE, tool,
                              "--%s %s: must be from 0 to %" PRIu64, flag->name,
                              flag->value, most);
+}
+
+const char *
+rps_guide_shortest(double number, char text[RPS_GUIDE_NUMBER])
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(text, RPS_GUIDE_NUMBER, "%.*g", digits, number);
+        if (strtod(text, NULL) == number) {
+            break;
+        }
+    }
+    return text;
 }
 
 int

@@ -23,6 +23,10 @@ char *rps_guide_path(const char *folder, const char *part);
 int rps_guide_number(const char *tool, const struct rps_tool_flag *flag,
         uint64_t most, uint64_t *value);
 
+/** A number with as few digits as say it whole, "0.98". */
+#define RPS_GUIDE_NUMBER 32u
+const char *rps_guide_shortest(double number, char text[RPS_GUIDE_NUMBER]);
+
 /** A flag that is a cosine. */
 int rps_guide_cosine(
         const char *tool, const struct rps_tool_flag *flag, double *value);

@@ -141,10 +141,11 @@ found_json(const struct rps_nan_report *report)
 static int
 print_json(const struct rps_nan_report *report)
 {
-    json_t *all = json_pack("{s:s, s:I, s:I, s:o}", "ending",
+    json_t *all = json_pack("{s:s, s:I, s:I, s:I, s:o}", "ending",
             rps_nan_ending_name(report->ending), "files",
-            (json_int_t)report->files, "steps", (json_int_t)report->steps,
-            "problems", words_json(&report->problems));
+            (json_int_t)report->files, "unread", (json_int_t)report->unread,
+            "steps", (json_int_t)report->steps, "problems",
+            words_json(&report->problems));
     json_t *found = report->dumped != NULL ? found_json(report) : json_object();
 
     if (all != NULL) {
@@ -206,9 +207,14 @@ static int
 print_text(const struct rps_nan_report *report)
 {
     if (report->dumped == NULL) {
-        (void)printf("no NaN and no infinity: %" PRIu64 " files of %u %s\n",
+        (void)printf("no NaN and no infinity%s: %" PRIu64 " files of %u %s",
+                report->unread > 0 ? " in what could be read" : "",
                 report->files, report->steps,
                 report->steps == 1 ? "step" : "steps");
+        if (report->unread > 0) {
+            (void)printf("; %" PRIu64 " could not be read", report->unread);
+        }
+        (void)printf("\n");
     } else {
         print_first(report);
         print_words("way", &report->trail);

@@ -93,6 +93,33 @@ no_memory(struct rps_error *error)
     return rps_fail(error, RPS_E_NOMEM, "no memory");
 }
 
+/* What its folder is called, where that tells it from the other side; a step's
+ * is a number. */
+static void
+give_titles(struct rps_ni *ni)
+{
+    static const char *const words[] = {"left", "right"};
+    bool plain = false;
+
+    for (int i = 0; i < 2 && ni->paths[i] != NULL; i++) {
+        char *path = ni->paths[i];
+        size_t length = strlen(path);
+        const char *title;
+
+        while (length > 1 && path[length - 1] == '/') {
+            path[--length] = '\0';
+        }
+        title = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+        ni->sides[i].title = title;
+        plain = plain || title[strspn(title, "0123456789./")] == '\0';
+    }
+    plain = plain || (ni->paths[1] != NULL && strcmp(ni->sides[0].title,
+                                                      ni->sides[1].title) == 0);
+    for (int i = 0; i < 2 && plain; i++) {
+        ni->sides[i].title = words[i];
+    }
+}
+
 /* Which of a dump's steps: the one that is asked for; else of another side its
  * number, and its only one. */
 static rps_status
@@ -128,7 +155,6 @@ open_side(struct rps_ni_side *side, const char *path, const char *graph,
     rps_status status =
             graph == NULL || model != NULL ? RPS_OK : no_memory(error);
 
-    side->title = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
     if (model != NULL) {
         rps_dump_clean(model);
     }
@@ -206,6 +232,7 @@ open_sides(struct rps_ni *ni, const struct rps_tool_call *call,
     if (ni->paths[0] == NULL) {
         return no_memory(error);
     }
+    give_titles(ni);
     status = open_side(&ni->sides[0], ni->paths[0],
             call->flags[FLAG_GRAPH].value, asked, asked != NULL, error);
     if (status == RPS_OK && ni->paths[1] != NULL) {
@@ -415,7 +442,7 @@ answer(struct rps_ni *ni, const struct rps_tool_call *call, const char *name,
         uint64_t depth)
 {
     struct rps_error error = {.text = ""};
-    rps_status status = RPS_OK;
+    rps_status status = RPS_OK, saved = RPS_OK;
     int code;
 
     for (int i = 0; i < 2 && status == RPS_OK; i++) {
@@ -433,13 +460,24 @@ answer(struct rps_ni *ni, const struct rps_tool_call *call, const char *name,
         return list_operators(ni, name);
     }
     say_folder_problems(ni);
-    if (status == RPS_OK && call->flags[FLAG_SAVE].value != NULL) {
-        status = save(ni, call->flags[FLAG_FOLDER].value, depth, &error);
-    }
     if (status != RPS_OK) {
         return rps_tool_fail_status(TOOL, status, "%s", error.text);
     }
+    if (call->flags[FLAG_SAVE].value != NULL) {
+        saved = save(ni, call->flags[FLAG_FOLDER].value, depth, &error);
+    }
+    if (saved == RPS_E_LIMIT) {
+        return rps_tool_fail_status(TOOL, saved, "%s", error.text);
+    }
+    if (saved != RPS_OK) { /* one may be there: neither is told */
+        free(ni->dot);
+        free(ni->svg);
+        ni->dot = ni->svg = NULL;
+    }
     code = show_all(ni);
+    if (saved != RPS_OK) {
+        return rps_tool_fail_output(TOOL, "--save", saved, &error);
+    }
     if (code != RPS_TOOL_OK) {
         return code;
     }

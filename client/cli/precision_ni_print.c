@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOOL "precision ni"
+#define TOOL         "precision ni"
+#define FIRST_BESIDE 2u /* numbers of a row with two sides */
 
 /* A tensor of a side. */
 struct seen {
@@ -89,21 +90,28 @@ add_shape(struct rps_text *text, const struct rps_dumped_tensor *tensor)
     rps_text_add(text, "]");
 }
 
+/* Of the first numbers `count` from `from` on; ... behind the last of them. */
 static void
-add_first(struct rps_text *text, const struct seen *seen)
+add_first(struct rps_text *text, const struct seen *seen, uint32_t from,
+        uint32_t count)
 {
     const struct rps_ni_figures *figures = &seen->figures;
+    const uint32_t end = figures->first_count < from + count
+                                 ? figures->first_count
+                                 : from + count;
 
-    for (uint32_t i = 0; i < figures->first_count; i++) {
-        rps_text_add(text, "%s", i > 0 ? " " : "");
+    for (uint32_t i = from; i < end; i++) {
+        rps_text_add(text, "%s", i > from ? " " : "");
         if (figures->is_key) {
             add_key(text, seen, figures->first_keys[i]);
         } else {
             rps_text_add(text, "%.6g", figures->first[i]);
         }
     }
-    rps_text_add(
-            text, "%s", figures->count > figures->first_count ? " ..." : "");
+    if (end > from && end == figures->first_count &&
+            figures->count > figures->first_count) {
+        rps_text_add(text, " ...");
+    }
 }
 
 enum figure {
@@ -135,7 +143,8 @@ add_extreme(struct rps_text *text, const struct seen *seen, bool is_largest)
 }
 
 static void
-add_figure(struct rps_text *text, const struct seen *seen, enum figure figure)
+add_figure(struct rps_text *text, const struct seen *seen, enum figure figure,
+        uint32_t first_a_row)
 {
     if (seen->tensor == NULL) {
         rps_text_add(text, "-");
@@ -170,7 +179,7 @@ add_figure(struct rps_text *text, const struct seen *seen, enum figure figure)
                 seen->figures.infinite);
         break;
     default:
-        add_first(text, seen);
+        add_first(text, seen, 0, first_a_row);
     }
 }
 
@@ -199,6 +208,31 @@ add_row(struct rps_ni *ni, struct rps_table_print *print, const char *of,
     ni->differs = ni->differs || differs;
 }
 
+/* Side by side the first numbers take several rows: one would be too wide. */
+static void
+add_more_first(struct rps_ni *ni, struct rps_table_print *print,
+        const struct seen seen[2])
+{
+    for (uint32_t from = FIRST_BESIDE; from < RPS_NI_FIRST;
+            from += FIRST_BESIDE) {
+        struct rps_text words[2] = {{.bytes = NULL}, {.bytes = NULL}};
+
+        for (int i = 0; i < 2; i++) {
+            if (seen[i].good) {
+                add_first(&words[i], &seen[i], from, FIRST_BESIDE);
+            }
+            rps_text_add(&words[i], "%s", "");
+            print->failed = print->failed || words[i].failed;
+        }
+        if (!print->failed &&
+                (words[0].bytes[0] != '\0' || words[1].bytes[0] != '\0')) {
+            add_row(ni, print, "", "", words[0].bytes, words[1].bytes);
+        }
+        rps_text_finish(&words[0]);
+        rps_text_finish(&words[1]);
+    }
+}
+
 static void
 add_tensor(struct rps_ni *ni, struct rps_table_print *print,
         const struct rps_ni_pair *pair, bool is_output, uint32_t index)
@@ -207,6 +241,8 @@ add_tensor(struct rps_ni *ni, struct rps_table_print *print,
             see(ni, pair->op[1], is_output, index)};
     const struct rps_dumped_tensor *one =
             seen[0].tensor != NULL ? seen[0].tensor : seen[1].tensor;
+    const bool both = pair->op[0] != NULL && pair->op[1] != NULL;
+    const uint32_t first_a_row = both ? FIRST_BESIDE : RPS_NI_FIRST;
     char *of = rps_format("%s %" PRIu32 "%s%s", is_output ? "output" : "input",
             one->index, one->label != NULL ? " " : "",
             one->label != NULL ? one->label : "");
@@ -215,7 +251,7 @@ add_tensor(struct rps_ni *ni, struct rps_table_print *print,
         struct rps_text words[2] = {{.bytes = NULL}, {.bytes = NULL}};
 
         for (int i = 0; i < 2; i++) {
-            add_figure(&words[i], &seen[i], figure);
+            add_figure(&words[i], &seen[i], figure, first_a_row);
             rps_text_add(&words[i], "%s", "");
             print->failed = print->failed || words[i].failed || of == NULL;
         }
@@ -226,6 +262,9 @@ add_tensor(struct rps_ni *ni, struct rps_table_print *print,
         }
         rps_text_finish(&words[0]);
         rps_text_finish(&words[1]);
+    }
+    if (both) {
+        add_more_first(ni, print, seen);
     }
     free(of);
 }
@@ -335,9 +374,12 @@ print_head(const struct rps_ni *ni, const struct rps_dumped_operator *one)
         const struct rps_ni_side *side = &ni->sides[i];
 
         if (side->dumped != NULL) {
-            printf("%s: step %" PRIu64 " of %" PRIu32 " dumped, %s\n",
-                    side->title, side->dumped->step, side->step_count,
-                    side->dumped->folder);
+            printf("%s: step %" PRIu64, side->title, side->dumped->step);
+            if (side->step_count > 1) {
+                printf(", one of %" PRIu32 " that are dumped",
+                        side->step_count);
+            }
+            printf(": %s\n", side->dumped->folder);
         }
     }
 }

@@ -50,6 +50,7 @@ static struct rps_tool_flag flags[] = {
                 .help = "they differ where the odds of chance are less than "
                         "this (0.05)"},
         [FLAG_OUTPUT] = {.name = "output",
+                .is_output = true,
                 .argument = "FILE",
                 .letter = "o",
                 .help = "write each run's metric as CSV"},
@@ -283,7 +284,7 @@ write_csv(const struct comparing *c, const char *path)
     rps_text_finish(&text);
     return status == RPS_OK
                    ? RPS_TOOL_OK
-                   : rps_tool_fail_status(TOOL, status, "%s", error.text);
+                   : rps_tool_fail_output(TOOL, "--output", status, &error);
 }
 
 static int
@@ -296,9 +297,10 @@ answer(struct comparing *c, const char *csv, bool json)
                 rps_spread_of(c->sides[s].values, c->sides[s].count);
     }
     c->test = rps_spread_compare(&c->sides[0].spread, &c->sides[1].spread);
-    code = csv != NULL ? write_csv(c, csv) : RPS_TOOL_OK;
-    if (code == RPS_TOOL_OK) {
-        code = json ? rps_tool_print_json(to_json(c)) : print_text(c);
+    code = json ? rps_tool_print_json(to_json(c)) : print_text(c);
+    /* the verdict is out, whatever becomes of the file */
+    if (code == RPS_TOOL_OK && csv != NULL && rps_tool_flush()) {
+        code = write_csv(c, csv);
     }
     return code == RPS_TOOL_OK && (!c->test.known || do_differ(c))
                    ? RPS_TOOL_DIFFERS

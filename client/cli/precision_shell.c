@@ -6,9 +6,13 @@
 #include "client/cli/shell_line.h"
 #include "client/cli/shell_words.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define TOOL      "precision shell"
 #define PROMPT    "PrecisionTool > "
@@ -23,7 +27,9 @@ static const char usage[] =
         "Tab completes commands, flags, names of operators and files; lines "
         "are\n"
         "kept in $XDG_STATE_HOME/recps/precision_history. `help` lists the\n"
-        "commands; `exit`, Ctrl+D and Ctrl+C leave. Lines may come from a "
+        "commands; `exit`, Ctrl+D and Ctrl+C leave; while a command runs "
+        "Ctrl+C\n"
+        "ends the command. These two words are allowed. Lines may come from a "
         "pipe\n"
         "or a file, too: there is no prompt then, and the exit code is the\n"
         "largest one of the commands. # begins a comment.\n";
@@ -58,6 +64,11 @@ print_commands(const struct rps_tool *const *commands)
 static int
 unknown(const char *word, const char *near)
 {
+    if (strcmp(word, "recps") == 0) {
+        return rps_tool_fail(RPS_TOOL_USAGE, TOOL,
+                "only the commands of recps precision are here (help lists "
+                "them)");
+    }
     if (near != NULL) {
         return rps_tool_fail(RPS_TOOL_USAGE, TOOL,
                 "no command \"%s\"; did you mean \"%s\"?", word, near);
@@ -98,6 +109,40 @@ run_words(const struct rps_tool *const *commands, size_t count,
     return rps_tool_run(tool, (int)words->count, argv);
 }
 
+/* At a terminal: Ctrl+C ends the command, in a process of its own, and not the
+ * prompt. */
+static int
+run_apart(const struct rps_tool *const *commands, size_t count,
+        const struct rps_shell_words *words)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before;
+    int status = 0;
+    pid_t child;
+
+    (void)sigaction(SIGINT, &ignore, &before);
+    child = rps_tool_flush() ? fork() : -1;
+    if (child <= 0) {
+        (void)sigaction(SIGINT, &before, NULL);
+    }
+    if (child < 0) {
+        return run_words(commands, count, words);
+    }
+    if (child == 0) {
+        const int code = run_words(commands, count, words);
+
+        _exit(rps_tool_end(code));
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    (void)sigaction(SIGINT, &before, NULL);
+    if (WIFSIGNALED(status)) {
+        printf("\n");
+        return 128 + WTERMSIG(status);
+    }
+    return WEXITSTATUS(status);
+}
+
 static bool
 is_leaving(const struct rps_shell_words *words)
 {
@@ -108,21 +153,31 @@ is_leaving(const struct rps_shell_words *words)
 /* One line. Returns its exit code; *leaves: it was the last one. */
 static int
 run_line(const struct rps_tool *const *commands, size_t count, const char *line,
-        bool *leaves)
+        bool is_terminal, bool *leaves)
 {
-    struct rps_shell_words words;
+    struct rps_shell_words words, command; /* without the prefix */
+    size_t prefix;
     int code = RPS_TOOL_OK;
 
     rps_shell_words_split(line, strlen(line), &words);
+    command = words;
+    prefix = rps_shell_words_prefix(&words);
+    if (prefix > 0) {
+        command.words += prefix;
+        command.count -= prefix;
+    }
     if (words.failed) {
         code = rps_tool_fail(RPS_TOOL_USAGE, TOOL,
                 "a line has more than %u words", RPS_SHELL_WORDS_MAX);
     } else if (words.unquoted) {
         code = rps_tool_fail(RPS_TOOL_USAGE, TOOL, "a quote has no end");
-    } else if (is_leaving(&words)) {
+    } else if (is_leaving(&command)) {
         *leaves = true;
-    } else if (words.count > 0) {
-        code = run_words(commands, count, &words);
+    } else if (command.count > 0) {
+        code = is_terminal ? run_apart(commands, count, &command)
+                           : run_words(commands, count, &command);
+    } else if (prefix > 0) {
+        print_commands(commands);
     }
     rps_shell_words_finish(&words);
     return code;
@@ -156,7 +211,7 @@ run(const struct rps_tool_call *call)
         greet(line);
     }
     while (!leaves && (text = rps_shell_line_read(line)) != NULL) {
-        const int code = run_line(commands, count, text, &leaves);
+        const int code = run_line(commands, count, text, is_terminal, &leaves);
 
         worst = code > worst ? code : worst;
         if (!rps_tool_flush()) {

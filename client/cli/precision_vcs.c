@@ -163,30 +163,35 @@ static void
 print_none(const struct found *found, const char *file)
 {
     const double proposed = rps_vector_propose(found->least_cosine);
+    char text[RPS_GUIDE_NUMBER];
 
-    printf("No cosine is below %.16g", found->threshold);
+    printf("No cosine is below %s", rps_guide_shortest(found->threshold, text));
     if (found->least == NULL) {
         printf(": the table has none.\n");
         return;
     }
-    printf("; the least is %.16g, of %s %s.\n", found->least_cosine,
-            found->least->type, name_of(found->least));
+    printf("; the least is %s, of %s %s.\n",
+            rps_guide_shortest(found->least_cosine, text), found->least->type,
+            name_of(found->least));
     if (isnan(proposed)) {
         printf("All are 1: no threshold finds anything.\n");
     } else {
         printf("A higher threshold that finds something: recps precision vcs "
-               "-f %s -c %.16g\n",
-                file, proposed);
+               "-f %s -c %s\n",
+                file, rps_guide_shortest(proposed, text));
     }
 }
 
 static void
 print_first(const struct found *found)
 {
+    char text[RPS_GUIDE_NUMBER];
+
     if (found->first != NULL) {
-        printf("\nThe first whose inputs are not below %.16g and whose output "
+        printf("\nThe first whose inputs are not below %s and whose output "
                "is: %s %s",
-                found->threshold, found->first->type, name_of(found->first));
+                rps_guide_shortest(found->threshold, text), found->first->type,
+                name_of(found->first));
         if (found->results->has_steps) {
             printf(", step %" PRIu64, found->first->step);
         }
@@ -200,8 +205,11 @@ print_first(const struct found *found)
 static int
 print_text(const struct found *found, const char *file, uint64_t limit)
 {
-    printf("%s: %" PRIu64 " of %" PRIu32 " operators are below %.16g\n\n", file,
-            found->below, found->results->count, found->threshold);
+    char text[RPS_GUIDE_NUMBER];
+
+    printf("%s: %" PRIu64 " of %" PRIu32 " operators are below %s\n\n", file,
+            found->below, found->results->count,
+            rps_guide_shortest(found->threshold, text));
     if (found->below == 0) {
         print_none(found, file);
     } else {
@@ -278,9 +286,11 @@ print_json(const struct found *found, const char *file, uint64_t limit)
             line_json(found->first), "differ_otherwise",
             (json_int_t)found->otherwise);
     if (all != NULL && found->below == 0 && !isnan(proposed)) {
+        char text[RPS_GUIDE_NUMBER];
+
         /* a string: JSON's floats have nine digits here */
-        (void)json_object_set_new(
-                all, "proposed", json_sprintf("%.16g", proposed));
+        (void)json_object_set_new(all, "proposed",
+                json_string(rps_guide_shortest(proposed, text)));
     }
     return rps_tool_print_json(all);
 }

@@ -36,6 +36,7 @@ static struct rps_tool_flag flags[] = {
                 .argument = "FILE",
                 .help = "the switch of each host, the parent of each switch"},
         {.name = "output",
+                .is_output = true,
                 .argument = "FILE",
                 .help = "write the rank table with the new ranks here"},
         {.name = NULL},
@@ -195,17 +196,17 @@ static int
 show(const struct rps_tool_call *call, struct plan *plan)
 {
     const char *output = call->flags[FLAG_OUTPUT].value;
-    struct rps_error error;
-
+    struct rps_error error = {.text = ""};
     /* first: what is printed says that it was written */
-    if (output != NULL && write_table(plan, output, &error) != RPS_OK) {
-        return rps_tool_fail(
-                RPS_TOOL_FAILED, "ranktable", "--output: %s", error.text);
-    }
-    if (call->options->json) {
-        return print_json(plan, output);
-    }
-    return print_table(plan, output);
+    const rps_status status =
+            output != NULL ? write_table(plan, output, &error) : RPS_OK;
+    const char *written = status == RPS_OK ? output : NULL;
+    const int code = call->options->json ? print_json(plan, written)
+                                         : print_table(plan, written);
+
+    return status == RPS_OK ? code
+                            : rps_tool_fail_output(
+                                      "ranktable", "--output", status, &error);
 }
 
 static int

@@ -395,18 +395,24 @@ void
 rps_shell_complete(const struct rps_tool *const *commands, const char *line,
         size_t length, struct rps_shell_completion *completion_out)
 {
-    struct rps_shell_words words;
+    struct rps_shell_words words, command;
     struct completer completer = {.commands = commands,
-            .words = &words,
+            .words = &command,
             .prefix = "",
             .completion = completion_out};
 
     *completion_out = (struct rps_shell_completion){.words = NULL};
     rps_shell_words_split(line, length, &words);
-    completer.place = words.count;
-    if (words.is_open && words.count > 0) {
-        completer.place = words.count - 1;
-        completer.prefix = words.words[completer.place];
+    command = words;
+    if (rps_shell_words_prefix(&words) > 0 &&
+            (words.count > 2 || !words.is_open)) {
+        command.words += rps_shell_words_prefix(&words);
+        command.count -= rps_shell_words_prefix(&words);
+    }
+    completer.place = command.count;
+    if (words.is_open && command.count > 0) {
+        completer.place = command.count - 1;
+        completer.prefix = command.words[completer.place];
     }
     if (!words.failed && !words.unquoted) {
         add_all(&completer);

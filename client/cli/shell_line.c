@@ -182,6 +182,17 @@ open_edit(struct rps_shell_line *line)
     open_history(line);
 }
 
+/* At once: what ends the process later saves nothing. */
+static void
+save_history(struct rps_shell_line *line)
+{
+    HistEvent event;
+
+    if (line->history_path != NULL) {
+        (void)history(line->history, &event, H_SAVE, line->history_path);
+    }
+}
+
 static void
 keep(struct rps_shell_line *line, const char *text)
 {
@@ -189,6 +200,7 @@ keep(struct rps_shell_line *line, const char *text)
 
     if (line->history != NULL && text[strspn(text, " \t\r\n")] != '\0') {
         (void)history(line->history, &event, H_ENTER, text);
+        save_history(line);
     }
 }
 
@@ -225,11 +237,6 @@ read_edited(struct rps_shell_line *line)
 static void
 close_edit(struct rps_shell_line *line)
 {
-    HistEvent event;
-
-    if (line->history != NULL && line->history_path != NULL) {
-        (void)history(line->history, &event, H_SAVE, line->history_path);
-    }
     if (line->edit != NULL) {
         el_end(line->edit);
     }

@@ -95,6 +95,15 @@ rps_shell_words_finish(struct rps_shell_words *words)
     *words = (struct rps_shell_words){.words = NULL};
 }
 
+size_t
+rps_shell_words_prefix(const struct rps_shell_words *words)
+{
+    return words->count >= 2 && strcmp(words->words[0], "recps") == 0 &&
+                           strcmp(words->words[1], "precision") == 0
+                   ? 2
+                   : 0;
+}
+
 char *
 rps_shell_words_escape(const char *word)
 {

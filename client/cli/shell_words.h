@@ -23,6 +23,10 @@ void rps_shell_words_split(
         const char *line, size_t length, struct rps_shell_words *words_out);
 void rps_shell_words_finish(struct rps_shell_words *words);
 
+/** How many words come before the command: the two of "recps precision", which
+ * a line that was pasted has. */
+size_t rps_shell_words_prefix(const struct rps_shell_words *words);
+
 /** A word as it would be typed. free(); NULL: no memory. */
 char *rps_shell_words_escape(const char *word);
 

@@ -30,40 +30,55 @@ rps_table_print_cell(struct rps_table_print *table, const char *format, ...)
     cells[table->cell_count++] = cell;
 }
 
+/* Columns of a terminal: UTF-8's characters, not its bytes. */
+static size_t
+columns_of(const char *text)
+{
+    size_t columns = 0;
+
+    for (; *text != '\0'; text++) {
+        columns += ((unsigned char)*text & 0xc0) != 0x80 ? 1 : 0;
+    }
+    return columns;
+}
+
 static size_t
 width_of(const struct rps_table_print *table, size_t column)
 {
-    size_t width = strlen(table->titles[column]);
+    size_t width = columns_of(table->titles[column]);
 
     for (size_t i = column; i < table->cell_count; i += table->columns) {
-        size_t length = strlen(table->cells[i]);
+        size_t length = columns_of(table->cells[i]);
 
         width = length > width ? length : width;
     }
     return width;
 }
 
+/* *blanks: before the next text of the line. A line does not end in any. */
 static void
 print_cell(const struct rps_table_print *table, size_t column, const char *text,
-        size_t width)
+        size_t width, size_t *blanks)
 {
-    bool last = column + 1 == table->columns;
-    int pad = (int)width;
+    const size_t pad = width - columns_of(text);
 
-    if (table->right[column]) {
-        printf("%*s", pad, text);
-    } else if (last) {
-        printf("%s", text);
-    } else {
-        printf("%-*s", pad, text);
+    *blanks += table->right[column] ? pad : 0;
+    if (text[0] != '\0') {
+        printf("%*s%s", (int)*blanks, "", text);
+        *blanks = 0;
     }
-    printf("%s", last ? "\n" : "  ");
+    *blanks += table->right[column] ? 2 : pad + 2;
+    if (column + 1 == table->columns) {
+        printf("\n");
+        *blanks = 0;
+    }
 }
 
 bool
 rps_table_print_end(struct rps_table_print *table)
 {
     size_t widths[RPS_COLUMNS_MAX];
+    size_t blanks = 0;
     bool good = !table->failed;
 
     if (good) {
@@ -71,12 +86,12 @@ rps_table_print_end(struct rps_table_print *table)
             widths[i] = width_of(table, i);
         }
         for (size_t i = 0; i < table->columns; i++) {
-            print_cell(table, i, table->titles[i], widths[i]);
+            print_cell(table, i, table->titles[i], widths[i], &blanks);
         }
         for (size_t i = 0; i < table->cell_count; i++) {
             size_t column = i % table->columns;
 
-            print_cell(table, column, table->cells[i], widths[column]);
+            print_cell(table, column, table->cells[i], widths[column], &blanks);
         }
     }
     for (size_t i = 0; i < table->cell_count; i++) {

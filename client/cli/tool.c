@@ -87,6 +87,15 @@ rps_tool_fail_input(
     }
 }
 
+int
+rps_tool_fail_output(const char *tool, const char *what, rps_status status,
+        const struct rps_error *error)
+{
+    (void)rps_tool_flush();
+    return rps_tool_fail(status == RPS_E_NOMEM ? RPS_TOOL_FAILED : RPS_TOOL_IO,
+            tool, "%s: %s", what, error->text);
+}
+
 void
 rps_tool_print_failure(int code, const char *words)
 {

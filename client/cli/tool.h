@@ -25,7 +25,7 @@ enum rps_tool_exit {
     RPS_TOOL_NOINPUT = 66,
     RPS_TOOL_UNAVAILABLE = 69,
     RPS_TOOL_FAILED = 70,
-    RPS_TOOL_IO = 74, /* stdout takes no more */
+    RPS_TOOL_IO = 74, /* stdout, or a file of the answer, takes no more */
     RPS_TOOL_NOPERM = 77
 };
 
@@ -39,6 +39,7 @@ struct rps_tool_flag {
     const char *help;
     const char *value;  /* as given; "" for a bare flag; NULL: not given */
     const char *letter; /* "o": -o is the same; NULL: it has none */
+    bool is_output;     /* a file that is written beside the answer */
 };
 
 /** What a subcommand gets. */
@@ -145,6 +146,11 @@ int rps_tool_fail_status(const char *tool, rps_status status,
  * (CORRUPT): in the error's words. Returns the exit code. */
 int rps_tool_fail_input(
         const char *tool, rps_status status, const struct rps_error *error);
+
+/** A file that a flag asks for ("--output") cannot be written: said behind the
+ * answer, which is out by then. Returns the exit code, RPS_TOOL_IO mostly. */
+int rps_tool_fail_output(const char *tool, const char *what, rps_status status,
+        const struct rps_error *error);
 
 /**
  * --json: an object on stdout that says the failure, unless an answer was

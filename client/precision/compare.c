@@ -47,7 +47,12 @@ sum_up(struct rps_compared *compared, struct rps_comparison *comparison)
         }
         comparison->compared_files += tensor->readable ? 1 : 0;
         comparison->equal_files += tensor->equal_bytes ? 1 : 0;
-        comparison->problems += tensor->damaged ? 1 : 0;
+        if (tensor->damaged) {
+            comparison->problems++;
+            comparison->unread++;
+            (*(tensor->is_output ? &compared->unread_outputs
+                                 : &compared->unread_inputs))++;
+        }
         if (!tensor->agrees) {
             *(tensor->is_output ? &compared->outputs_agree
                                 : &compared->inputs_agree) = false;

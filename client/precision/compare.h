@@ -70,6 +70,8 @@ struct rps_compared {
     double input_cosine;  /* the least; 1 without inputs */
     double output_cosine; /* the least; 1 without outputs */
     bool inputs_agree, outputs_agree;
+    /* damaged, missing or of another shape: of these nothing is known */
+    uint32_t unread_inputs, unread_outputs;
     /* of a lookup or a push: its keys whose rows differ, ascending, the first
      * of them; and how many keys only one side has */
     bool has_keys;
@@ -97,6 +99,7 @@ struct rps_comparison {
                         * problems of both folders */
     uint32_t only_left, only_right;
     uint32_t compared_files, equal_files; /* pairs; of the same bytes */
+    uint32_t unread; /* tensors that are damaged, missing or of another shape */
     double threshold;
     bool mapped; /* with a mapping: who has no counterpart is no difference */
     char *words; /* the verdict in sentences, with the command to type next */
@@ -129,7 +132,9 @@ struct rps_compare_run {
     uint32_t count;
     uint64_t *left_alone, *right_alone; /* steps of one side */
     uint32_t left_alone_count, right_alone_count;
-    /* the first one whose verdict is another than SAME; NULL: there is none */
+    bool single; /* a side has one step: the other's are not missed there */
+    /* the first one whose verdict is another than SAME (INCOMPARABLE where no
+     * other is); NULL: there is none */
     const struct rps_compare_step *first;
     uint32_t problems; /* of all steps, and a step that one side lacks */
 };

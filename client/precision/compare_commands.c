@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What to type next. */
 #include "client/precision/compare_words.h"
-#include "client/precision/read_impl.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 void
@@ -48,53 +48,6 @@ rps_compare_add_look(const struct rps_compare_words *words, const char *why,
     rps_text_add(text, "\n");
 }
 
-static void
-add_word(struct rps_text *text, const char *word)
-{
-    rps_compare_words_quote(
-            text, word != NULL && rps_dumped_is_plain(word) ? word : "?");
-}
-
-/* The command of a run, with more behind it. */
-static void
-add_run(struct rps_text *text, const struct rps_dumped *dumped,
-        const char *more)
-{
-    const json_t *command = json_object_get(dumped->run, "command");
-    const char *line = json_string_value(command);
-    size_t index;
-    json_t *word;
-
-    if (json_is_array(command)) {
-        json_array_foreach(command, index, word)
-        {
-            add_word(text, json_string_value(word));
-            rps_text_add(text, " ");
-        }
-    } else {
-        rps_text_add(text, "%s ",
-                line != NULL && line[0] != '\0' && rps_dumped_is_plain(line)
-                        ? line
-                        : "recps-train … --dump");
-    }
-    /* the dump that is compared here stays, as debug_1 */
-    rps_text_add(text, "%s --rotate\n", more);
-}
-
-void
-rps_compare_add_runs(const struct rps_compare_words *words, bool left,
-        bool right, const char *more)
-{
-    if (left) {
-        rps_text_add(words->text, "  left:  ");
-        add_run(words->text, words->left, more);
-    }
-    if (right) {
-        rps_text_add(words->text, "  right: ");
-        add_run(words->text, words->right, more);
-    }
-}
-
 void
 rps_compare_add_nan(const struct rps_compare_words *words,
         const struct rps_compared_tensor *tensor)
@@ -118,7 +71,7 @@ void
 rps_compare_add_before(const struct rps_compare_words *words, const char *begun)
 {
     const uint64_t step = words->left->step;
-    struct rps_text more = {.bytes = NULL};
+    char *steps;
 
     if (step == 0) {
         rps_text_add(words->text, "%s", begun);
@@ -126,8 +79,9 @@ rps_compare_add_before(const struct rps_compare_words *words, const char *begun)
     }
     rps_text_add(words->text, "Next, dump the steps before, too, whose pushes "
                               "made what is read here:\n");
-    rps_text_add(&more, "--dump-step '0-%" PRIu64 "'", step);
-    rps_compare_add_runs(
-            words, true, true, more.bytes != NULL ? more.bytes : "");
-    rps_text_finish(&more);
+    steps = rps_format("0-%" PRIu64, step);
+    words->text->failed = words->text->failed || steps == NULL;
+    rps_compare_add_runs(words, true, true,
+            &(const struct rps_compare_again){.steps = steps});
+    free(steps);
 }

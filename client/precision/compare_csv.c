@@ -145,12 +145,25 @@ add_counts(struct rps_text *line, const struct rps_compared *compared)
     rps_text_add(line, "%" PRIu32 ",%" PRIu32 ",", equal, files);
 }
 
+/* What could not be read may differ. */
+static const char *
+agrees_of(const struct rps_compared *compared)
+{
+    if (compared->left == NULL || compared->right == NULL) {
+        return "";
+    }
+    if (!compared->inputs_agree || !compared->outputs_agree) {
+        return "no";
+    }
+    return compared->unread_inputs + compared->unread_outputs > 0
+                   ? "not compared"
+                   : "yes";
+}
+
 static void
 add_line(struct rps_text *line, const struct rps_compared *compared,
         const uint64_t *step)
 {
-    const bool both = compared->left != NULL && compared->right != NULL;
-
     rps_csv_word(line, compared->left_names);
     rps_text_add(line, ",");
     rps_csv_word(line, compared->right_names);
@@ -162,10 +175,7 @@ add_line(struct rps_text *line, const struct rps_compared *compared,
     if (step != NULL) {
         rps_text_add(line, "%" PRIu64 ",", *step);
     }
-    rps_text_add(line, "%s,",
-            !both                                               ? ""
-            : compared->inputs_agree && compared->outputs_agree ? "yes"
-                                                                : "no");
+    rps_text_add(line, "%s,", agrees_of(compared));
     for (enum figure figure = MAX_ABSOLUTE; figure <= SHAPE; figure++) {
         add_cell(line, compared, false, figure);
         add_cell(line, compared, true, figure);

@@ -39,9 +39,9 @@ rps_compare_add_cosine(struct rps_text *text, double cosine)
     }
 }
 
-/* "output 0 (y)" */
-static void
-add_tensor(struct rps_text *text, const struct rps_compared_tensor *tensor)
+void
+rps_compare_add_tensor(
+        struct rps_text *text, const struct rps_compared_tensor *tensor)
 {
     const struct rps_dumped_tensor *one =
             tensor->left != NULL ? tensor->left : tensor->right;
@@ -98,7 +98,7 @@ rps_compare_add_figures(const struct rps_compare_words *words,
 {
     struct rps_text *text = words->text;
 
-    add_tensor(text, tensor);
+    rps_compare_add_tensor(text, tensor);
     if (!tensor->readable) {
         rps_text_add(text, " is of another shape");
     } else if (tensor->left_nan + tensor->left_inf + tensor->right_nan +
@@ -121,15 +121,34 @@ rps_compare_add_figures(const struct rps_compare_words *words,
 
 /* --- how they were run --------------------------------------------------- */
 
+/* Of recps-train's options: what it writes, and where. */
+static const char *const written[] = {"admin", "admin_port_file",
+        "checkpoint_dir", "dump", "dump_and_save", "dump_limit", "dump_path",
+        "dump_rank", "dump_step", "json_log", "keep", "log_every", "log_format",
+        "log_level", "profile", "profile_steps", "rotate", "save_deltas",
+        "save_steps", "summary_dir", "unix_dir"};
+
 static bool
 is_told(const char *key)
 {
     return rps_dumped_is_plain(key) && strcmp(key, "command") != 0 &&
-           strcmp(key, "version") != 0;
+           strcmp(key, "version") != 0 && strcmp(key, "options") != 0 &&
+           strcmp(key, "environment") != 0;
+}
+
+static bool
+is_option_told(const char *key, const json_t *run)
+{
+    for (size_t i = 0; i < sizeof(written) / sizeof(written[0]); i++) {
+        if (strcmp(written[i], key) == 0) {
+            return false;
+        }
+    }
+    return is_told(key) && json_object_get(run, key) == NULL;
 }
 
 static void
-add_value(struct rps_text *text, const json_t *value)
+add_value(struct rps_text *text, const json_t *value, const char *absent)
 {
     char *dumped = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
 
@@ -138,9 +157,54 @@ add_value(struct rps_text *text, const json_t *value)
     if (string != NULL && rps_dumped_is_plain(string)) {
         rps_text_add(text, "%s", string);
     } else {
-        rps_text_add(text, "%s", dumped != NULL ? dumped : "none");
+        rps_text_add(text, "%s", dumped != NULL ? dumped : absent);
     }
     free(dumped);
+}
+
+static void
+add_setting(struct rps_text *text, const char *key, const json_t *sides[2],
+        const char *absent, bool *any)
+{
+    rps_text_add(text, "%s%s (",
+            *any ? ", " : "The two were run with other settings: ", key);
+    add_value(text, sides[0], absent);
+    rps_text_add(text, ", ");
+    add_value(text, sides[1], absent);
+    rps_text_add(text, ")");
+    *any = true;
+}
+
+/* Those of either side; who does not have one has its default. A dump of
+ * before they were written has none at all. */
+static void
+add_options(const struct rps_compare_words *words, bool *any)
+{
+    const json_t *run = words->left->run;
+    json_t *left = json_object_get(run, "options");
+    json_t *right = json_object_get(words->right->run, "options");
+    const char *key;
+    json_t *value;
+
+    if (!json_is_object(left) || !json_is_object(right)) {
+        return;
+    }
+    json_object_foreach(left, key, value)
+    {
+        const json_t *sides[] = {value, json_object_get(right, key)};
+
+        if (is_option_told(key, run) && !json_equal(sides[0], sides[1])) {
+            add_setting(words->text, key, sides, "default", any);
+        }
+    }
+    json_object_foreach(right, key, value)
+    {
+        const json_t *sides[] = {NULL, value};
+
+        if (is_option_told(key, run) && json_object_get(left, key) == NULL) {
+            add_setting(words->text, key, sides, "default", any);
+        }
+    }
 }
 
 void
@@ -155,19 +219,14 @@ rps_compare_words_run(const struct rps_compare_words *words)
     }
     json_object_foreach(words->left->run, key, value)
     {
-        const json_t *other = json_object_get(words->right->run, key);
+        const json_t *sides[] = {
+                value, json_object_get(words->right->run, key)};
 
-        if (!is_told(key) || json_equal(value, other)) {
-            continue;
+        if (is_told(key) && !json_equal(sides[0], sides[1])) {
+            add_setting(words->text, key, sides, "none", &any);
         }
-        rps_text_add(words->text, "%s%s (",
-                any ? ", " : "The two were run with other settings: ", key);
-        add_value(words->text, value);
-        rps_text_add(words->text, ", ");
-        add_value(words->text, other);
-        rps_text_add(words->text, ")");
-        any = true;
     }
+    add_options(words, &any);
     if (any) {
         rps_text_add(words->text, ".\n");
     }

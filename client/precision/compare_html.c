@@ -85,15 +85,36 @@ does_agree(const struct rps_compared *compared)
     return compared->inputs_agree && compared->outputs_agree;
 }
 
+/* Nothing that could be read differs, but not all of it could be. */
+static bool
+is_unread(const struct rps_compared *compared)
+{
+    return does_agree(compared) &&
+           compared->unread_inputs + compared->unread_outputs > 0;
+}
+
+static void
+add_least(struct rps_text *text, double cosine, uint32_t unread)
+{
+    if (unread > 0) {
+        rps_text_add(text, "not compared");
+    } else {
+        rps_text_add(text, "%.12g", cosine);
+    }
+}
+
 static void
 add_bar(struct rps_text *page, const struct shown *shown,
         const struct rps_compared *compared, double x, double width)
 {
     const double cosine = least_of(compared);
     const double bottom = CHART_TOP + CHART_HEIGHT;
-    /* at least a mark; what is not finite is a whole one, and pale */
-    const double y =
-            isnan(cosine) ? CHART_TOP : fmin(y_of(cosine), bottom - MARK);
+    const bool unread = is_unread(compared);
+    /* at least a mark; what is not finite is a whole one, and pale; what is not
+     * compared, an empty one */
+    const double y = isnan(cosine) || unread
+                             ? CHART_TOP
+                             : fmin(y_of(cosine), bottom - MARK);
 
     if (!is_both(compared)) {
         return;
@@ -101,16 +122,21 @@ add_bar(struct rps_text *page, const struct shown *shown,
     rps_text_add(page,
             "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" "
             "height=\"%.2f\"%s><title>",
-            does_agree(compared) ? "good" : "bad", x, y, width, bottom - y,
-            isnan(cosine) ? " opacity=\"0.35\"" : "");
+            unread                 ? "unread"
+            : does_agree(compared) ? "good"
+                                   : "bad",
+            x, y, width, bottom - y, isnan(cosine) ? " opacity=\"0.35\"" : "");
     if (shown->with_step) {
         rps_text_add(page, "step %" PRIu64 ": ", shown->step);
     }
     rps_page_text(page, compared->type);
     rps_text_add(page, " ");
     rps_page_text(page, compared->name);
-    rps_text_add(page, ": output %.12g, input %.12g</title></rect>\n",
-            compared->output_cosine, compared->input_cosine);
+    rps_text_add(page, ": output ");
+    add_least(page, compared->output_cosine, compared->unread_outputs);
+    rps_text_add(page, ", input ");
+    add_least(page, compared->input_cosine, compared->unread_inputs);
+    rps_text_add(page, "</title></rect>\n");
 }
 
 static void
@@ -150,10 +176,15 @@ add_chart(struct rps_text *page, const struct shown *shown, uint32_t count)
 /* --- the table ----------------------------------------------------------- */
 
 static void
-add_number(struct rps_text *page, double number)
+add_number(struct rps_text *page, double number, uint32_t unread)
 {
-    rps_text_add(
-            page, isnan(number) ? "<td>nan</td>" : "<td>%.9g</td>", number);
+    if (unread > 0) {
+        rps_text_add(page, "<td>not compared</td>");
+    } else if (isnan(number)) {
+        rps_text_add(page, "<td>nan</td>");
+    } else {
+        rps_text_add(page, "<td>%.9g</td>", number);
+    }
 }
 
 static void
@@ -194,8 +225,8 @@ add_row(struct rps_text *page, const struct shown *shown,
     rps_page_text(page, compared->type);
     rps_text_add(page, "</td>");
     if (is_both(compared)) {
-        add_number(page, compared->input_cosine);
-        add_number(page, compared->output_cosine);
+        add_number(page, compared->input_cosine, compared->unread_inputs);
+        add_number(page, compared->output_cosine, compared->unread_outputs);
         add_most(page, compared);
     } else {
         rps_text_add(page, "<td></td><td></td><td></td><td></td><td></td>");

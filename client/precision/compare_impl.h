@@ -45,6 +45,10 @@ void rps_compare_problem(struct rps_compared_tensor *tensor, bool damaged,
 /** Has it keys, and is it to be compared by them on both sides? */
 bool rps_compare_has_keys(const struct rps_compared *compared);
 
+/** One row's sums, as a table's rows are judged. */
+bool rps_compare_row_agrees(const struct rps_compare_sums *sums,
+        const struct rps_compare_options *options);
+
 /** Every tensor of it. Files that cannot be read are its tensors' problems. */
 void rps_compare_rows(struct rps_compared *compared,
         const struct rps_compare_options *options);

@@ -180,8 +180,8 @@ row_elements(const struct rps_dumped_tensor *tensor)
     return elements;
 }
 
-static bool
-row_agrees(const struct rps_compare_sums *sums,
+bool
+rps_compare_row_agrees(const struct rps_compare_sums *sums,
         const struct rps_compare_options *options)
 {
     if (sums->equal) {
@@ -221,7 +221,7 @@ add_rows(struct rps_compared_tensor *tensor,
         rps_compare_sums_add(&row, left, right, dim);
         rps_compare_sums_add(&sums, left, right, dim);
         take_least(tensor, rps_compare_sums_cosine(&row), aligning->keys[i]);
-        if (!row_agrees(&row, options)) {
+        if (!rps_compare_row_agrees(&row, options)) {
             tensor->rows_differ++;
             aligning->differ[i] = true;
         }

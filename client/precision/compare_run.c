@@ -54,10 +54,20 @@ pair_steps(struct pairing *pairing)
             pairing->pairs[pairing->count++] = (struct step_pair){l++, r++};
         }
     }
-    if (left->count == 1 || right->count == 1) {
-        /* one step was asked for: the others are not missed */
-        run->left_alone_count = run->right_alone_count = 0;
-    }
+    run->single = left->count == 1 || right->count == 1;
+}
+
+/* The first that differs; one that cannot be compared where there is none. */
+static bool
+decides(const struct rps_compare_step *step,
+        const struct rps_compare_step *first)
+{
+    const enum rps_compare_verdict verdict = step->comparison->verdict;
+
+    return verdict != RPS_VERDICT_SAME &&
+           (first == NULL ||
+                   (first->comparison->verdict == RPS_VERDICT_INCOMPARABLE &&
+                           verdict != RPS_VERDICT_INCOMPARABLE));
 }
 
 static rps_status
@@ -83,8 +93,7 @@ compare_pair(const struct pairing *pairing, uint32_t which,
     }
     if (status == RPS_OK) {
         run->problems += step->comparison->problems;
-        if (run->first == NULL &&
-                step->comparison->verdict != RPS_VERDICT_SAME) {
+        if (decides(step, run->first)) {
             run->first = step;
         }
     }
@@ -113,7 +122,9 @@ compare_steps(const struct rps_dumped_steps *left,
     for (uint32_t i = 0; status == RPS_OK && i < pairing.count; i++) {
         status = compare_pair(&pairing, i, options, error);
     }
-    run->problems += run->left_alone_count + run->right_alone_count;
+    if (!run->single) {
+        run->problems += run->left_alone_count + run->right_alone_count;
+    }
     free(pairing.pairs);
     return status;
 }

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The operator that a tensor is an input of, and which one. */
-static bool
-find_input(const struct rps_dumped *dumped,
+bool
+rps_compare_find_input(const struct rps_dumped *dumped,
         const struct rps_dumped_tensor *tensor, uint32_t *op_out,
         uint32_t *input_out)
 {
@@ -63,7 +62,7 @@ by_place(const struct rps_dumped *dumped,
     uint32_t op, input, from, output;
     uint64_t there;
 
-    if (find_input(dumped, tensor, &op, &input) &&
+    if (rps_compare_find_input(dumped, tensor, &op, &input) &&
             rps_graph_make(dumped, &graph, NULL) == RPS_OK &&
             rps_graph_writer(
                     graph, op, input, element, &from, &output, &there)) {
@@ -96,7 +95,7 @@ by_contents(
 {
     uint32_t op, input;
 
-    if (!find_input(dumped, tensor, &op, &input)) {
+    if (!rps_compare_find_input(dumped, tensor, &op, &input)) {
         return NULL;
     }
     while (op-- > 0) {

@@ -11,6 +11,11 @@ struct rps_compare_writer {
     bool by_contents; /* what it gave is what was read, on its own side */
 };
 
+/** The operator that a tensor is an input of, and which one. */
+bool rps_compare_find_input(const struct rps_dumped *dumped,
+        const struct rps_dumped_tensor *tensor, uint32_t *op_out,
+        uint32_t *input_out);
+
 /**
  * Of the left and of the right side: by place; where that finds nobody on
  * either, by equal contents: what goes from the device to the host lies

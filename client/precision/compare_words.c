@@ -2,6 +2,7 @@
 /* What each verdict says. */
 #include "client/precision/compare_words.h"
 
+#include "client/precision/compare_follow.h"
 #include "client/precision/compare_trace.h"
 
 #include <inttypes.h>
@@ -17,14 +18,33 @@ first_of(const struct rps_compare_words *words)
     return &words->comparison->operators[words->comparison->first];
 }
 
+static bool
+is_one_step(const struct rps_compare_words *words)
+{
+    return words->left->step == words->right->step;
+}
+
+/* "Step 6: " */
+static void
+add_step(const struct rps_compare_words *words)
+{
+    rps_text_add(words->text, "Step %" PRIu64, words->left->step);
+    if (!is_one_step(words)) {
+        rps_text_add(words->text,
+                " of the left with step %" PRIu64 " of the right",
+                words->right->step);
+    }
+    rps_text_add(words->text, ": ");
+}
+
 /* 'Step 6: linear "top.2/linear"' */
 static void
 add_first(const struct rps_compare_words *words)
 {
     const struct rps_compared *first = first_of(words);
 
-    rps_text_add(words->text, "Step %" PRIu64 ": %s \"%s\"", words->left->step,
-            first->type, first->name);
+    add_step(words);
+    rps_text_add(words->text, "%s \"%s\"", first->type, first->name);
 }
 
 /* --- verdicts ------------------------------------------------------------ */
@@ -64,7 +84,8 @@ say_fused(const struct rps_compare_words *words)
             "or in their fusion.\n"
             "Next, run again with --fusion off, and compare once more:\n",
             left ? first->left->holds : first->right->holds);
-    rps_compare_add_runs(words, left, right, "--fusion off");
+    rps_compare_add_runs(words, left, right,
+            &(const struct rps_compare_again){.unfused = true});
 }
 
 /* "3 keys' rows differ: 5, 9, 77" */
@@ -106,10 +127,10 @@ say_lookup(const struct rps_compare_words *words)
     struct rps_text *text = words->text;
 
     if (first->has_keys) {
+        add_step(words);
         rps_text_add(text,
-                "Step %" PRIu64 ": the lookup of table \"%s\" is the first "
-                "that differs: ",
-                words->left->step, first->name);
+                "the lookup of table \"%s\" is the first that differs: ",
+                first->name);
         add_keys(text, first);
     } else {
         add_first(words);
@@ -183,9 +204,10 @@ pick_writer(const struct rps_compare_words *words,
     return NULL;
 }
 
+/* same: what was read is known to be what was written, on both sides. */
 static void
 say_written(const struct rps_compare_words *words,
-        const struct rps_compare_writer *writer)
+        const struct rps_compare_writer *writer, bool same)
 {
     const struct rps_compared *compared =
             compared_of(words->comparison, writer);
@@ -205,6 +227,8 @@ say_written(const struct rps_compare_words *words,
     if (compared != NULL && !is_readable(compared)) {
         rps_text_add(text, ", whose output cannot be read on both sides: it "
                            "may be there already.\n");
+    } else if (same) {
+        rps_text_add(text, ", byte for byte: it differs there already.\n");
     } else {
         rps_text_add(text, ", whose output agrees on both sides: it was "
                            "lost, overwritten, or read too early, between "
@@ -225,6 +249,78 @@ say_unwritten(const struct rps_compare_words *words)
             "checkpoint.\n");
 }
 
+/* 'output 0 (y) of linear "top.2/linear": 5 of 64 rows differ, …' */
+static void
+add_rows(const struct rps_compare_words *words,
+        const struct rps_compare_followed *followed)
+{
+    rps_compare_add_tensor(words->text, followed->tensor);
+    rps_text_add(words->text,
+            " of %s \"%s\": %" PRIu64 " of %" PRIu64
+            " rows differ, the least cosine of one is ",
+            followed->last->type, followed->last->name, followed->rows_differ,
+            followed->rows);
+    rps_compare_add_cosine(words->text, followed->cosine);
+}
+
+static void
+say_began(
+        const struct rps_compare_words *words, const struct rps_compared *last)
+{
+    const bool left = last->left->holds != NULL;
+    const bool right = last->right->holds != NULL;
+
+    rps_text_add(words->text, ", while its inputs agree. ");
+    if (!left && !right) {
+        rps_text_add(words->text, "The fault is in this operator.\n");
+        rps_compare_add_look(words, "look at its numbers", last->name);
+        return;
+    }
+    rps_text_add(words->text,
+            "It is a fused operator: the fault is in one of its parts (%s), "
+            "or in their fusion.\n"
+            "Next, run again with --fusion off, and compare once more:\n",
+            left ? last->left->holds : last->right->holds);
+    rps_compare_add_runs(words, left, right,
+            &(const struct rps_compare_again){.unfused = true});
+}
+
+/* What was read is what was written, and differs there already. */
+static void
+say_followed(const struct rps_compare_words *words,
+        const struct rps_compare_followed *followed)
+{
+    rps_text_add(words->text,
+            "On both sides it is what %s \"%s\" gave, byte for byte: its rows "
+            "differ there already. Judged row by row, it %s ",
+            followed->first->type, followed->first->name,
+            followed->end == RPS_FOLLOWED_OPERATOR ? "began in"
+                                                   : "goes back to");
+    add_rows(words, followed);
+    switch (followed->end) {
+    case RPS_FOLLOWED_OPERATOR:
+        say_began(words, followed->last);
+        break;
+    case RPS_FOLLOWED_OUTSIDE:
+        rps_text_add(words->text, ". ");
+        say_unwritten(words);
+        break;
+    case RPS_FOLLOWED_LOST:
+        rps_text_add(words->text,
+                ". That is not what was written before it: it was lost, "
+                "overwritten, or read too early, between the two.\n");
+        rps_compare_add_look(
+                words, "look at its numbers", followed->last->name);
+        break;
+    case RPS_FOLLOWED_PARTED:
+        rps_text_add(words->text,
+                ". Who wrote that is not one operator on both sides.\n");
+        rps_compare_add_look(
+                words, "look at its numbers", followed->last->name);
+        break;
+    }
+}
+
 static void
 say_inputs(const struct rps_compare_words *words)
 {
@@ -232,6 +328,7 @@ say_inputs(const struct rps_compare_words *words)
     const struct rps_compared_tensor *tensor = rps_compare_worst(first, false);
     struct rps_compare_writer writers[2];
     const struct rps_compare_writer *writer;
+    struct rps_compare_followed followed;
 
     add_first(words);
     rps_text_add(words->text, " is the first that differs, and it differs in "
@@ -240,10 +337,15 @@ say_inputs(const struct rps_compare_words *words)
         rps_text_add(words->text,
                 "%" PRIu64 " of its keys are on the left alone, %" PRIu64
                 " on the right alone. The two sides were fed with other "
-                "data.\n"
-                "Next, see that both read the same data in the same order: "
-                "the same --seed, --data and --batch-size.\n",
-                first->keys_left, first->keys_right);
+                "data%s",
+                first->keys_left, first->keys_right,
+                is_one_step(words) ? ".\n" : ": they are different steps.\n");
+        rps_text_add(words->text, "%s",
+                !is_one_step(words)
+                        ? ""
+                        : "Next, see that both read the same data in the same "
+                          "order: "
+                          "the same --seed, --data and --batch-size.\n");
         return;
     }
     rps_compare_add_figures(words, tensor);
@@ -254,8 +356,12 @@ say_inputs(const struct rps_compare_words *words)
     }
     rps_compare_trace(words->left, words->right, tensor, writers);
     writer = pick_writer(words, writers);
-    if (writer != NULL) {
-        say_written(words, writer);
+    rps_compare_follow(words->comparison, words->left, words->right, first,
+            tensor, words->options, &followed);
+    if (followed.writers > 0) {
+        say_followed(words, &followed);
+    } else if (writer != NULL) {
+        say_written(words, writer, followed.end == RPS_FOLLOWED_PARTED);
     } else {
         say_unwritten(words);
     }
@@ -316,14 +422,20 @@ say_same(const struct rps_compare_words *words)
     const struct rps_comparison *comparison = words->comparison;
     const struct rps_compared *least = least_of(comparison);
 
-    rps_text_add(words->text, "Step %" PRIu64 ": every operator agrees",
-            words->left->step);
+    add_step(words);
+    rps_text_add(words->text, "%s",
+            comparison->unread > 0 ? "all that could be read agrees"
+                                   : "every operator agrees");
     if (comparison->equal_files == comparison->compared_files) {
-        rps_text_add(words->text, ", and all %" PRIu32 " files are the same.\n",
-                comparison->compared_files);
+        rps_text_add(words->text,
+                ", and all %" PRIu32 " files that %s compared are the same.\n",
+                comparison->compared_files,
+                comparison->unread > 0 ? "could be" : "were");
         return;
     }
-    rps_text_add(words->text, "; %" PRIu32 " of %" PRIu32 " files are the same",
+    rps_text_add(words->text,
+            "; %" PRIu32 " of the %" PRIu32 " files that were compared are "
+            "the same",
             comparison->equal_files, comparison->compared_files);
     if (least != NULL) {
         rps_text_add(words->text, ". The least cosine of an output is ");
@@ -339,12 +451,12 @@ say_same(const struct rps_compare_words *words)
 static void
 say_incomparable(const struct rps_compare_words *words)
 {
+    add_step(words);
     rps_text_add(words->text,
-            "Step %" PRIu64 ": nothing could be compared: no operator is on "
+            "nothing could be compared: no operator is on "
             "both sides, or no file of it can be read.\n"
             "Next, name the operators that belong together in a file "
-            "(docs/PRECISION.md): --map FILE\n",
-            words->left->step);
+            "(docs/PRECISION.md): --map FILE\n");
 }
 
 static void
@@ -392,16 +504,33 @@ add_nan(const struct rps_compare_words *words)
 static void
 add_damaged(const struct rps_compare_words *words)
 {
-    const uint32_t files = words->comparison->problems -
-                           words->left->problem_count -
-                           words->right->problem_count;
+    const struct rps_comparison *comparison = words->comparison;
+    const uint32_t files = comparison->unread;
+    uint32_t told = 0;
 
-    if (files > 0) {
-        rps_text_add(words->text,
-                "%" PRIu32 " files are damaged, missing or of another shape, "
-                "and are not compared: an earlier fault may be in them.\n",
-                files);
+    if (files == 0) {
+        return;
     }
+    rps_text_add(words->text,
+            files == 1 ? "%" PRIu32 " tensor is not compared, since its file "
+                         "is damaged, missing or of another shape: "
+                       : "%" PRIu32 " tensors are not compared, since their "
+                         "files are damaged, missing or of another shape: ",
+            files);
+    for (uint32_t i = 0; i < comparison->operator_count; i++) {
+        const struct rps_compared *compared = &comparison->operators[i];
+
+        for (uint32_t k = 0; k < compared->tensor_count && told < ALONE_MAX;
+                k++) {
+            if (compared->tensors[k].damaged) {
+                rps_text_add(words->text, "%s%s \"%s\" ",
+                        told++ > 0 ? ", " : "", compared->type, compared->name);
+                rps_compare_add_tensor(words->text, &compared->tensors[k]);
+            }
+        }
+    }
+    rps_text_add(words->text, "%s. A fault may be there.\n",
+            files > told ? ", …" : "");
 }
 
 void
@@ -434,7 +563,13 @@ rps_compare_words(const struct rps_compare_words *words)
     add_alone(words, true);
     add_alone(words, false);
     add_damaged(words);
-    if (words->comparison->verdict != RPS_VERDICT_SAME) {
-        rps_compare_words_run(words);
+    rps_compare_words_run(words);
+    if (!is_one_step(words)) {
+        rps_text_add(words->text,
+                "These are different steps, and have other data: step %" PRIu64
+                " is all that the left has, step %" PRIu64
+                " all that the right has. "
+                "Dump the same ones of both (--dump-step).\n",
+                words->left->step, words->right->step);
     }
 }

@@ -30,6 +30,10 @@ const struct rps_compared_tensor *rps_compare_worst(
 /** Of a cosine that is nearly 1 how far it is away: "1 - 2.4e-15". */
 void rps_compare_add_cosine(struct rps_text *text, double cosine);
 
+/** "output 0 (y)" */
+void rps_compare_add_tensor(
+        struct rps_text *text, const struct rps_compared_tensor *tensor);
+
 /** Add which one it is, and why it does not agree. */
 void rps_compare_add_figures(const struct rps_compare_words *words,
         const struct rps_compared_tensor *tensor);
@@ -47,9 +51,16 @@ void rps_compare_add_look(const struct rps_compare_words *words,
 void rps_compare_add_nan(const struct rps_compare_words *words,
         const struct rps_compared_tensor *tensor);
 
-/** The commands of the two runs, or of one, with `more` behind each. */
+/* How a run is to be dumped once more. */
+struct rps_compare_again {
+    bool unfused;      /* with --fusion off */
+    const char *steps; /* of --dump-step; NULL: as it was */
+};
+
+/** The commands of the two runs, or of one, and of the comparison after them
+ * (compare_runs.c). */
 void rps_compare_add_runs(const struct rps_compare_words *words, bool left,
-        bool right, const char *more);
+        bool right, const struct rps_compare_again *again);
 
 /** To dump the steps before, too; `begun`: what to look at where there is none.
  */

@@ -209,6 +209,8 @@ finish_step(struct rps_dump *dump, struct rps_dump_step_files *step)
     status = rps_dump_manifest_write(dump, step, whole, &bytes, &error);
     if (status != RPS_OK) {
         rps_dump_fail(dump, status, &error);
+        /* a full disk: without its manifest nobody knows what it is */
+        (void)rps_dir_remove(step->folder, NULL);
     }
     pthread_mutex_lock(&dump->lock);
     dump->reserved -= step->reserve;
@@ -288,20 +290,24 @@ begin_step(struct rps_dump *dump, uint64_t number, struct rps_error *error)
     }
     pthread_mutex_unlock(&dump->lock);
     if (status != RPS_OK) {
+        (void)rps_dir_remove(step->folder, NULL);
         destroy_step(step);
     }
     return status;
 }
 
-static bool
-has_failed(struct rps_dump *dump)
+rps_status
+rps_dump_failed(struct rps_dump *dump, struct rps_error *error)
 {
-    bool failed;
+    rps_status status;
 
     pthread_mutex_lock(&dump->lock);
-    failed = dump->status != RPS_OK;
+    status = dump->status;
+    if (status != RPS_OK) {
+        (void)rps_fail(error, status, "%s", dump->error.text);
+    }
     pthread_mutex_unlock(&dump->lock);
-    return failed;
+    return status;
 }
 
 void
@@ -311,7 +317,8 @@ rps_dump_step(struct rps_dump *dump, uint64_t step)
     rps_status status;
 
     rps_dump_step_end(dump);
-    if (!rps_dump_steps_has(&dump->steps, step) || has_failed(dump)) {
+    if (!rps_dump_steps_has(&dump->steps, step) ||
+            rps_dump_failed(dump, NULL) != RPS_OK) {
         return;
     }
     status = begin_step(dump, step, &error);

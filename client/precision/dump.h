@@ -60,7 +60,8 @@ struct rps_dump_options {
     uint64_t bytes_max; /* of all files; what would go beyond ends the dump */
     /* a JSON object that every manifest has as "run": device, fusion,
      * deterministic, precision_mode, implmode, seed, loop_size, rank,
-     * ps_count, batch_size, command, version */
+     * ps_count, batch_size, options (what is not its default), environment
+     * (of these, the variables), command, version */
     const char *run;
 };
 
@@ -70,6 +71,7 @@ struct rps_dump_result {
     uint64_t files;   /* .npy */
     uint64_t bytes;   /* of all files; 0: nothing was written, and no folder is
                        * left of it */
+    bool moved_back;  /* that, and what lay in PATH before lies there again */
 };
 
 enum rps_dump_dtype {
@@ -137,7 +139,8 @@ rps_status rps_dump_expect(
 uint64_t rps_dump_bytes(uint64_t steps, uint64_t operations, uint64_t bytes);
 
 /** Step `step`, from 0, begins; the one before ends, and its manifest is
- * written. What could not be written is told by rps_dump_end(). */
+ * written, or where it cannot be its folder goes. What could not be written is
+ * told by rps_dump_failed() and rps_dump_end(). */
 void rps_dump_step(struct rps_dump *dump, uint64_t step);
 /** No step runs until the next one. */
 void rps_dump_step_end(struct rps_dump *dump);
@@ -151,6 +154,9 @@ struct rps_dump_token *rps_dump_before(
 /** Write the outputs. A NULL token is allowed. */
 void rps_dump_after(struct rps_dump *dump, struct rps_dump_token *token,
         const struct rps_dump_operator *op);
+
+/** The first failure of writing, which ended the dump, or OK. Any thread. */
+rps_status rps_dump_failed(struct rps_dump *dump, struct rps_error *error);
 
 /** End the step, and release; no operator is between before and after any more.
  * NULL is allowed. Errors: the first failure of

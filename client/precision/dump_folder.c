@@ -50,9 +50,8 @@ number_of(const char *path, size_t *prefix_out)
     return number;
 }
 
-/* PATH itself, `rank` 0, or the one that many moves later. */
-static char *
-rotated_name(const char *path, uint32_t rank)
+char *
+rps_dump_rotated_name(const char *path, uint32_t rank)
 {
     size_t prefix = 0;
     const uint64_t number = number_of(path, &prefix);
@@ -68,8 +67,8 @@ rotated_name(const char *path, uint32_t rank)
 static rps_status
 move(const char *path, uint32_t from, uint32_t to, struct rps_error *error)
 {
-    char *old = rotated_name(path, from);
-    char *new = rotated_name(path, to);
+    char *old = rps_dump_rotated_name(path, from);
+    char *new = rps_dump_rotated_name(path, to);
     rps_status status = RPS_OK;
 
     if (old == NULL || new == NULL) {
@@ -88,7 +87,7 @@ static rps_status
 find_free(const char *path, uint32_t *rank_out, struct rps_error *error)
 {
     for (uint32_t rank = 1; rank <= ROTATIONS_MAX; rank++) {
-        char *name = rotated_name(path, rank);
+        char *name = rps_dump_rotated_name(path, rank);
         const bool taken = name != NULL && is_there(name);
 
         free(name);
@@ -115,7 +114,7 @@ rotate(struct rps_dump *dump, struct rps_error *error)
         status = move(dump->path, rank - 1, rank, error);
     }
     if (status == RPS_OK) {
-        dump->rotated = rotated_name(dump->path, 1);
+        dump->rotated = rps_dump_rotated_name(dump->path, 1);
     }
     return status;
 }
@@ -219,7 +218,7 @@ rps_dump_folder_unmake(struct rps_dump *dump)
     (void)rmdir(dump->result.folder);
     (void)rmdir(folder);
     if (dump->made_path && rmdir(dump->path) == 0 && dump->rotated != NULL) {
-        (void)rename(dump->rotated, dump->path);
+        dump->result.moved_back = rename(dump->rotated, dump->path) == 0;
     }
     free(folder);
 }

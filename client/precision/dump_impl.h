@@ -108,4 +108,8 @@ rps_status rps_dump_manifest_write(struct rps_dump *dump,
 /** All but its operators' entries, at most. */
 uint64_t rps_dump_manifest_frame_bytes(const struct rps_dump *dump);
 
+/** PATH itself, `rank` 0, or its name that many moves later. NULL: no memory.
+ */
+char *rps_dump_rotated_name(const char *path, uint32_t rank);
+
 #endif /* RPS_PRECISION_DUMP_IMPL_H */

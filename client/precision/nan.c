@@ -321,8 +321,11 @@ look_at_step(struct rps_nan_search *search, const struct rps_dumped *dumped)
         struct rps_nan_spot spot = files[i].spot;
         struct look look;
 
-        (void)look_into(search, tensor_of(dumped, &spot), &look);
-        report->files++;
+        if (look_into(search, tensor_of(dumped, &spot), &look)) {
+            report->files++;
+        } else {
+            report->unread++;
+        }
         if (look.first == UINT64_MAX) {
             continue;
         }

@@ -52,7 +52,8 @@ struct rps_nan_words {
 
 struct rps_nan_report {
     enum rps_nan_ending ending;
-    uint64_t files; /* that were looked at */
+    uint64_t files;  /* that were looked at */
+    uint64_t unread; /* that cannot be read to their end */
     uint32_t steps;
     struct rps_dumped *dumped;    /* the step of what follows; NULL: CLEAN */
     struct rps_nan_spot first;    /* by time, NaN or infinity */

@@ -24,6 +24,7 @@ static const char style[] =
         "svg text { fill: var(--ink); font-size: 12px; }\n"
         "svg .quiet { fill: var(--quiet); }\n"
         ".good { fill: var(--good); } .bad { fill: var(--bad); }\n"
+        ".unread { fill: none; stroke: var(--quiet); }\n"
         ".grid { stroke: var(--line); }\n"
         ".mark { stroke: var(--quiet); stroke-dasharray: 4 3; }\n"
         "table { border-collapse: collapse; width: 100%; }\n"

@@ -3,6 +3,7 @@
  * Order and occurrences are given here, whoever read it. */
 #include "client/precision/read.h"
 
+#include "base/json.h"
 #include "base/text.h"
 #include "client/precision/read_impl.h"
 
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PROBLEMS_MAX 1000u /* more of them are one sentence */
 
@@ -345,6 +347,38 @@ folder_of(const char *path)
     return strndup(path, length);
 }
 
+/* A step of which the manifest alone is there: no operators, and a problem. */
+static rps_status
+open_lost(
+        struct rps_dumped *dumped, const char *folder, struct rps_error *error)
+{
+    char *path = rps_dumped_manifest_path(folder);
+    json_t *manifest = NULL;
+    bool good = path != NULL;
+
+    if (good && access(path, F_OK) != 0) {
+        free(path);
+        return RPS_E_NOT_FOUND; /* error: whoever looked for the folder */
+    }
+    dumped->complete = true;
+    dumped->folder = folder_of(folder);
+    good = good && dumped->folder != NULL;
+    if (good) {
+        if (rps_dumped_manifest_load(path, &manifest, NULL) == RPS_OK) {
+            (void)rps_json_whole(
+                    json_object_get(manifest, "step"), &dumped->step);
+        }
+        json_decref(manifest);
+        good = rps_dumped_problem(dumped,
+                "%s: the step's folder is missing, its manifest is there "
+                "(%s)",
+                dumped->folder, path);
+    }
+    free(path);
+    return good ? RPS_OK
+                : rps_fail(error, RPS_E_NOMEM, "%s: no memory", folder);
+}
+
 rps_status
 rps_dumped_open(const char *folder, struct rps_dumped **dumped_out,
         struct rps_error *error)
@@ -362,6 +396,8 @@ rps_dumped_open(const char *folder, struct rps_dumped **dumped_out,
         status = dumped == NULL || dumped->folder == NULL
                          ? rps_fail(error, RPS_E_NOMEM, "%s: no memory", folder)
                          : read_folder(dumped, &files, error);
+    } else if (status == RPS_E_NOT_FOUND && dumped != NULL) {
+        status = open_lost(dumped, folder, error);
     }
     rps_dumped_files_free(&files);
     if (status != RPS_OK) {

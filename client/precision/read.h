@@ -94,8 +94,9 @@ rps_status rps_dumped_find_model(const char *path, const char *model,
         struct rps_dumped_steps *steps_out, struct rps_error *error);
 void rps_dumped_steps_free(struct rps_dumped_steps *steps);
 
-/** What is damaged in it stands in its problems. Errors: NOT_FOUND (no such
- * folder), IO, LIMIT (of operators or files), NOMEM. */
+/** What is damaged in it stands in its problems; so does a folder that is
+ * missing beside its manifest. Errors: NOT_FOUND (neither is there), IO, LIMIT
+ * (of operators or files), NOMEM. */
 rps_status rps_dumped_open(const char *folder, struct rps_dumped **dumped_out,
         struct rps_error *error);
 void rps_dumped_close(struct rps_dumped *dumped);

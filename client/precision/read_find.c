@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -80,11 +81,40 @@ is_folder(const char *path, const char *name)
     return yes;
 }
 
+/* "3.json", a manifest without its folder: "3", a step all the same. Whoever
+ * opens it is told. */
+static bool
+is_lost(const char *path, const char *entry, char *name, size_t size)
+{
+    const size_t length = strlen(entry);
+    json_t *manifest = NULL;
+    uint64_t number;
+    char *whole;
+    bool lost = false;
+
+    if (length <= strlen(".json") || length - strlen(".json") >= size ||
+            strcmp(entry + length - strlen(".json"), ".json") != 0) {
+        return false;
+    }
+    (void)snprintf(name, size, "%.*s", (int)(length - strlen(".json")), entry);
+    if (!rps_parse_u64(name, &number) || is_folder(path, name)) {
+        return false;
+    }
+    whole = rps_format("%s/%s", path, entry);
+    lost = whole != NULL &&
+           rps_dumped_manifest_load(whole, &manifest, NULL) == RPS_OK &&
+           json_object_get(manifest, "recps_dump") != NULL;
+    json_decref(manifest);
+    free(whole);
+    return lost;
+}
+
 static rps_status
 level_read(struct level *level, const char *path, struct rps_error *error)
 {
     DIR *dir = opendir(path);
     struct dirent *entry;
+    char name[32];
     rps_status status = RPS_OK;
 
     *level = (struct level){.folders = NULL};
@@ -100,6 +130,8 @@ level_read(struct level *level, const char *path, struct rps_error *error)
             level->has_npy = true;
         } else if (is_folder(path, entry->d_name)) {
             status = add_folder(level, path, entry->d_name, error);
+        } else if (is_lost(path, entry->d_name, name, sizeof(name))) {
+            status = add_folder(level, path, name, error);
         }
     }
     closedir(dir);
@@ -272,7 +304,7 @@ next_level(const struct level *level, const char *model)
 
 static rps_status
 fail_level(const char *asked, const char *path, const struct level *level,
-        struct rps_error *error)
+        const char *model, struct rps_error *error)
 {
     struct rps_text names = {.bytes = NULL};
     rps_status status;
@@ -288,10 +320,17 @@ fail_level(const char *asked, const char *path, const struct level *level,
     if (level->count > NAMES_SHOWN) {
         rps_text_add(&names, ", …");
     }
-    status = names.failed ? no_memory(path, error)
-                          : rps_fail(error, RPS_E_INVAL,
-                                    "%s has %u folders, give one of them: %s",
-                                    path, level->count, names.bytes);
+    if (names.failed) {
+        status = no_memory(path, error);
+    } else if (model != NULL) {
+        status = rps_fail(error, RPS_E_NOT_FOUND,
+                "%s has no model %s, but %u other folders: %s", path, model,
+                level->count, names.bytes);
+    } else {
+        status = rps_fail(error, RPS_E_INVAL,
+                "%s has %u folders, give one of them: %s", path, level->count,
+                names.bytes);
+    }
     rps_text_finish(&names);
     return status;
 }
@@ -315,8 +354,9 @@ descend(const char *asked, char **path, const char *model,
         }
         if (status == RPS_OK && out->count == 0) {
             next = next_level(&level, model);
-            status = next != NULL ? RPS_OK
-                                  : fail_level(asked, *path, &level, error);
+            status = next != NULL
+                             ? RPS_OK
+                             : fail_level(asked, *path, &level, model, error);
         }
         if (next != NULL) {
             deeper = rps_format("%s/%s", *path, next);

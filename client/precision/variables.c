@@ -67,6 +67,13 @@ by_cosine(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+static bool
+is_resized(const struct rps_variable *variable)
+{
+    return variable->dense && variable->problem != NULL && !variable->unread &&
+           variable->slot == NULL && variable->in_a && variable->in_b;
+}
+
 static void
 put_in_order(struct rps_variables *variables)
 {
@@ -79,6 +86,8 @@ put_in_order(struct rps_variables *variables)
                 rps_variable_is_below(variable, variables->threshold);
 
         variables->problems += variable->problem != NULL;
+        variables->unread += variable->unread;
+        variables->resized += is_resized(variable);
         variables->below += below;
         variables->with_rows_below += !below && variable->below > 0;
     }
@@ -119,6 +128,9 @@ problem_of(const struct rps_variables_table *table, bool slot, bool *failed)
         words = rps_format("rows of %" PRIu32 " columns in A, of %" PRIu32
                            " in B",
                 a->dim, b->dim);
+    } else if (a->dense_elements != b->dense_elements) {
+        words = rps_format("%" PRIu64 " elements in A, %" PRIu64 " in B",
+                a->dense_elements, b->dense_elements);
     } else if (slot && a->optimizer != b->optimizer) {
         words = rps_format("slots of %s in A, of %s in B",
                 rps_optimizer_str(a->optimizer),
@@ -166,6 +178,41 @@ slots_of(const struct rps_variables_table *table)
     return rps_spec_slot_count(b) > rps_spec_slot_count(a) ? b : a;
 }
 
+/* Its files cannot be read: that is all that is said of it. */
+static rps_status
+name_unread(struct rps_variables_pair *pair, struct rps_variables_table *table,
+        const struct rps_error *cause, struct rps_error *error)
+{
+    struct rps_error causes[2] = {{.text = ""}, {.text = ""}};
+    rps_status status = rps_variables_unread(pair, table, causes, error);
+    const char *a = causes[0].text, *b = causes[1].text;
+
+    for (size_t i = 0; i < table->vector_count && status == RPS_OK; i++) {
+        struct rps_variable *variable = &table->vectors[i];
+
+        free(variable->problem);
+        *variable = (struct rps_variable){.name = variable->name,
+                .table = variable->table,
+                .slot = variable->slot,
+                .optimizer = variable->optimizer,
+                .dense = variable->dense,
+                .unread = true,
+                .problem = a[0] == '\0' && b[0] == '\0'
+                                   ? strdup(cause->text)
+                                   : rps_format("%s%s%s", a,
+                                             a[0] != '\0' && b[0] != '\0' ? "; "
+                                                                          : "",
+                                             b),
+                .in_a = variable->in_a,
+                .in_b = variable->in_b,
+                .cosine = 1.0};
+        if (variable->problem == NULL) {
+            status = rps_fail(error, RPS_E_NOMEM, "no memory");
+        }
+    }
+    return status;
+}
+
 /* The values and, where they are asked for, the slots of one table. */
 static rps_status
 compare_table(struct rps_variables_pair *pair, struct rps_variables *variables,
@@ -177,14 +224,22 @@ compare_table(struct rps_variables_pair *pair, struct rps_variables *variables,
     const rps_table_spec *spec = slots_of(&table);
     const uint32_t slots = pair->options->slots ? rps_spec_slot_count(spec) : 0;
     bool good = add_variable(variables, &table, NULL);
+    struct rps_error cause = {.text = ""};
+    rps_status status;
 
     for (uint32_t slot = 0; slot < slots && good; slot++) {
         good = add_variable(variables, &table, rps_spec_slot_name(spec, slot));
     }
     table.vectors = variables->list + table.first;
     table.vector_count = variables->count - table.first;
-    return good ? rps_variables_rows(pair, &table, error)
-                : rps_fail(error, RPS_E_NOMEM, "no memory");
+    if (!good) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory");
+    }
+    status = rps_variables_rows(pair, &table, &cause);
+    if (status == RPS_E_NOMEM) {
+        return rps_fail(error, status, "%s", cause.text);
+    }
+    return status == RPS_OK ? RPS_OK : name_unread(pair, &table, &cause, error);
 }
 
 /* Every table of both once, those of A first. NULL in `names` ends it. */

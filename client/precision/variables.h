@@ -35,8 +35,10 @@ struct rps_variable {
     const char *optimizer;
     bool dense;
     /* NULL; else why there is no cosine: one side has no such table, or rows
-     * of another width, or slots of another optimizer */
+     * of another width, or another number of elements, or slots of another
+     * optimizer, or files that cannot be read */
     char *problem;
+    bool unread; /* the last of these: then nothing is counted */
     bool in_a, in_b;
     uint64_t rows_a, rows_b; /* of a dense variable of 1024 elements each */
     uint64_t both;
@@ -71,6 +73,9 @@ struct rps_variables {
     size_t count;
     size_t below;    /* list[0, below) are below the threshold, or NaN */
     size_t problems; /* list[count - problems, count) */
+    size_t unread;   /* of these: files that cannot be read */
+    /* of these: dense ones of another size, so that the models are not one */
+    size_t resized;
     /* of those that are not below: how many have rows that are */
     size_t with_rows_below;
     double threshold;
@@ -86,10 +91,12 @@ bool rps_variable_is_below(
         const struct rps_variable *variable, double threshold);
 
 /**
- * Compare chains whose parts have been read.
+ * Compare chains whose parts have been read. A table of which a file is
+ * damaged, missing or cannot be read has that as its problem, and the others
+ * are compared.
  *
- * Errors: NOT_FOUND (options->table: neither has it), CORRUPT, IO, NOMEM; the
- *         variables are then finished.
+ * Errors: NOT_FOUND (options->table: neither has it), NOMEM; the variables are
+ *         then finished.
  */
 rps_status rps_variables_compare(struct rps_variables *variables,
         const struct rps_ckpt_chain *a, const struct rps_ckpt_chain *b,

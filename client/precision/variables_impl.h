@@ -28,8 +28,14 @@ struct rps_variables_table {
 struct rps_ckpt_replay rps_variables_replay(
         struct rps_variables_pair *pair, int side, const char *table);
 
-/** Fill what its rows say into the table's vectors. */
+/** Fill what its rows say into the table's vectors. Errors: CORRUPT, IO,
+ * NOT_FOUND (a file), NOMEM: what they have is then of some of the rows. */
 rps_status rps_variables_rows(struct rps_variables_pair *pair,
         struct rps_variables_table *table, struct rps_error *error);
+
+/** What of each side cannot be read, "" where all can. Errors: NOMEM. */
+rps_status rps_variables_unread(struct rps_variables_pair *pair,
+        struct rps_variables_table *table, struct rps_error causes[2],
+        struct rps_error *error);
 
 #endif /* RPS_PRECISION_VARIABLES_IMPL_H */

@@ -386,6 +386,39 @@ count_sides(struct rps_variables_pair *pair, struct rps_variables_table *table,
     return status;
 }
 
+static rps_status
+pass_by(void *context, struct rps_ckpt_batch *batch, struct rps_error *error)
+{
+    (void)context;
+    (void)batch;
+    (void)error;
+    return RPS_OK;
+}
+
+rps_status
+rps_variables_unread(struct rps_variables_pair *pair,
+        struct rps_variables_table *table, struct rps_error causes[2],
+        struct rps_error *error)
+{
+    for (int side = 0; side < 2; side++) {
+        causes[side].text[0] = '\0';
+        if (table->specs[side] != NULL) {
+            const struct rps_ckpt_replay replay =
+                    rps_variables_replay(pair, side, table->name);
+            const rps_status status =
+                    rps_ckpt_replay_rows(&replay, pass_by, NULL, &causes[side]);
+
+            if (status == RPS_E_NOMEM) {
+                return rps_fail(error, status, "%s", causes[side].text);
+            }
+            if (status == RPS_OK) {
+                causes[side].text[0] = '\0';
+            }
+        }
+    }
+    return RPS_OK;
+}
+
 rps_status
 rps_variables_rows(struct rps_variables_pair *pair,
         struct rps_variables_table *table, struct rps_error *error)

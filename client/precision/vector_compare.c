@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ rps_vector_new(const char *folder, char **path_out, struct rps_error *error)
     const time_t now = time(NULL);
     char second[32];
     struct tm parts;
+    int fd;
     rps_status status = rps_dir_make(folder, error);
 
     *path_out = NULL;
@@ -49,9 +51,18 @@ rps_vector_new(const char *folder, char **path_out, struct rps_error *error)
         if (path == NULL) {
             return no_memory(folder, error);
         }
-        if (access(path, F_OK) != 0) {
+        /* from now on it is this one's, also beside other processes */
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+        if (fd >= 0) {
+            close(fd);
             *path_out = path;
             return RPS_OK;
+        }
+        if (errno != EEXIST) {
+            status = rps_fail(error, RPS_E_IO, "cannot create %s: %s", path,
+                    strerror(errno));
+            free(path);
+            return status;
         }
         free(path);
     }
@@ -100,7 +111,7 @@ rps_vector_newest(const char *folder, char **path_out, struct rps_error *error)
 
         if (!is_csv(entry->d_name) ||
                 fstatat(dirfd(dir), entry->d_name, &info, 0) != 0 ||
-                !S_ISREG(info.st_mode)) {
+                !S_ISREG(info.st_mode) || info.st_size == 0) { /* begun */
             continue;
         }
         if (*path_out == NULL || is_later(&info, entry->d_name, &newest,

@@ -33,6 +33,7 @@ struct rps_dumping {
                             * not dump it again */
     bool expected;         /* the host's: how much it will be */
     bool told;             /* the same */
+    bool told_failure;     /* that it ended early */
     bool failed;           /* no memory for what a push has */
     struct own_rows tables[RPS_MODEL_TABLES_MAX];
     /* of gradients whose scale is taken out: variables, then tables */
@@ -83,16 +84,18 @@ describe_run(const struct rps_settings *settings)
     if (settings->device.npu && rps_npu_loop_size(&loop_size) != RPS_OK) {
         loop_size = 0; /* the first launch says so */
     }
-    return rps_json_text(json_pack(
-            "{s:s, s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:s}",
+    return rps_json_text(json_pack("{s:s, s:s, s:b, s:s, s:s, s:I, s:I, s:I, "
+                                   "s:I, s:I, s:o, s:o, s:o, s:s}",
             "device", options->device, "fusion", options->fusion,
             "deterministic", options->deterministic, "precision_mode",
             options->precision_mode, "implmode", options->implmode, "seed",
             (json_int_t)options->seed, "loop_size", (json_int_t)loop_size,
             "rank", (json_int_t)settings->rank, "ps_count",
             (json_int_t)options->cluster.ps_count, "batch_size",
-            (json_int_t)options->batch_size, "command", command(), "version",
-            RPS_VERSION));
+            (json_int_t)options->batch_size, "options",
+            rps_options_changed_json(options, RPS_SCOPE_TRAIN), "environment",
+            rps_options_variables_json(options, RPS_SCOPE_TRAIN), "command",
+            command(), "version", RPS_VERSION));
 }
 
 static rps_status
@@ -643,6 +646,20 @@ write_push(void *context, uint32_t t, const struct rps_bags *bags,
     write_one(dumping, "push", bags->table.name, inputs, 2, NULL, 0);
 }
 
+/* As it happens: the run goes on, and may take hours. */
+static void
+tell_failure(struct rps_run *run)
+{
+    struct rps_dumping *dumping = run->dumping;
+    struct rps_error error;
+
+    if (dumping != NULL && !dumping->told_failure &&
+            rps_dump_failed(dumping->dump, &error) != RPS_OK) {
+        rps_run_say(run, "%s; the run goes on without a dump", error.text);
+        dumping->told_failure = true;
+    }
+}
+
 void
 rps_dumping_pushed(struct rps_loop *loop, const struct rps_loop_step *step)
 {
@@ -650,6 +667,7 @@ rps_dumping_pushed(struct rps_loop *loop, const struct rps_loop_step *step)
     const struct rps_model *model = run->model;
 
     if (!is_on(loop)) {
+        tell_failure(run);
         return;
     }
     /* those of a group do not go to a server */
@@ -663,6 +681,7 @@ rps_dumping_pushed(struct rps_loop *loop, const struct rps_loop_step *step)
         write_one(run->dumping, "push", variable->name, &gradient, 1, NULL, 0);
     }
     rps_dump_step_end(run->dumping->dump);
+    tell_failure(run);
 }
 
 void
@@ -723,6 +742,10 @@ rps_dumping_end(struct rps_run *run, struct rps_error *error)
     }
     run->dumping = NULL;
     destroy(dumping);
+    if (status == RPS_OK && result.moved_back) {
+        rps_run_say(run, "the dump in %s is of an earlier run",
+                run->settings->dump.path);
+    }
     if (status == RPS_OK && result.steps > 0) {
         rps_run_say(run,
                 "dump of %" PRIu64 " step%s: %s (%" PRIu64 " files, %s)",

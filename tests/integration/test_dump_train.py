@@ -405,6 +405,72 @@ def test_steps_that_do_not_come_are_said(tmp_path):
     done = trainer.train("--data", "synthetic:rows=300,seed=3", "--batch-size",
                          100, "--dump-step", 7, cwd=tmp_path)
     assert "dump: nothing: the run does steps 0 to 2" in done.stdout
+    assert "earlier run" not in done.stdout
+    flags = ["--data", "synthetic:rows=300,seed=3", "--batch-size", 100]
+    trainer.train(*flags, "--dump", cwd=tmp_path)
+    before = sorted(tmp_path.rglob("*.npy"))
+    done = trainer.train(*flags, "--dump-step", 7, "--rotate", cwd=tmp_path)
+    assert ("the dump in precision_data/tf/dump is of an earlier run"
+            in done.stdout)
+    assert sorted(tmp_path.rglob("*.npy")) == before
+
+
+def test_the_manifest_has_every_option_that_was_given(tmp_path):
+    """By flag, variable or file; no defaults, and no files of secrets."""
+    conf = tmp_path / "conf.json"
+    conf.write_text(json.dumps({"recps": {"dense_lr": 0.01}}))
+    token = tmp_path / "token"
+    token.write_text("t" * 40)
+    token.chmod(0o600)
+    trainer.train(
+        "--data", "synthetic:rows=300,seed=3", "--batch-size", 128,
+        "--dump", "--loss-scale", 8, "--token-file", token,
+        "--micro-batch", 2, "--tf-config", conf.read_text(), cwd=tmp_path,
+        env={"RECPS_DEVICE": "npu", "RECPS_SHUFFLE": "64",
+             "RECPS_EPOCHS": "1"})
+    path, = tmp_path.glob("precision_data/npu/debug_0/dump/*/0/dlrm/0/0.json")
+    run = json.loads(path.read_text())["run"]
+    for name in "admin", "unix_dir":  # the tests' own
+        assert run["options"].pop(name) == run["environment"].pop(
+            f"RECPS_{name.upper()}")
+    assert run["options"] == {
+        "data": "synthetic:rows=300,seed=3", "dump": True, "loss_scale": "8",
+        "micro_batch": 2, "device": "npu", "shuffle": 64, "dense_lr": 0.01}
+    assert run["environment"] == {"RECPS_DEVICE": "npu", "RECPS_SHUFFLE": "64"}
+    assert str(token) not in json.dumps(run["options"])
+
+
+@pytest.mark.parametrize("flags", [[], ["--device", "npu"], [
+    "--device", "npu", "--fusion", "off"]])
+def test_rows_without_dense_features_are_replayed(tmp_path, flags):
+    """The first layer has no columns: nothing of it is dumped but its bias."""
+    (tmp_path / "rows").write_text("1 2:1 5:1\n0 3:1 7:1\n" * 20)
+    trainer.train("--data", f"libfm:{tmp_path / 'rows'}", "--batch-size", 10,
+                  "--dump-path", tmp_path / "out", *flags)
+    said = trainer.run([programs.RECPS, "precision", "replay",
+                        tmp_path / "out"]).stdout
+    assert "0 differ, 0 are not replayed" in said
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+@pytest.mark.parametrize("blocks, what", [(100, "npy"), (24, "json")])
+def test_a_dump_that_ends_early_is_told_at_once(tmp_path, device, blocks, what):
+    """Files have a limit: of a tensor; of what has small ones, a manifest."""
+    flags = ["--data", "synthetic:rows=300,seed=3", "--dump-step", "all",
+             "--device", device, "--batch-size", 100 if what == "npy" else 8,
+             "--steps", 3]
+    if what == "json":
+        flags += ["--emb-dim", 4, "--bottom-mlp", "4,4", "--top-mlp", "4,1"]
+    done = trainer.run(
+        ["sh", "-c", f"trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"", "sh",
+         trainer.TRAIN, *flags], code=74, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    told = [i for i, l in enumerate(lines) if "goes on without a dump" in l]
+    assert len(told) == 1 and "File too large" in lines[told[0]]
+    assert f".{what}" in lines[told[0]]
+    assert any("step 3" in l for l in lines[told[0]:])
+    steps = list(tmp_path.glob("precision_data/*/*/dump/*/0/dlrm/0/*/"))
+    assert [s for s in steps if not s.with_suffix(".json").exists()] == []
 
 
 def test_one_rank_dumps_and_servers_do_not_show(tmp_path):

@@ -6,6 +6,7 @@ The checkpoints are NumPy's (deltas.py).
 import copy
 import csv
 import json
+import shutil
 import xml.etree.ElementTree as tree
 
 import numpy
@@ -243,6 +244,7 @@ def test_first_goes_through_the_steps_of_both(pair):
     text = recps(*pair, "--first", code=1).stdout
     assert "step 10 is the first that shows something" in text
     assert "--restore=5 --steps 10" in text and "--dump-step '5-9'" in text
+    assert "--dump-and-save" in text and "of a copy" in text
     said = answer(pair[0], pair[0], "--first")
     assert said["compared"] == 3 and said["first"] is None
 
@@ -304,7 +306,7 @@ def test_damage_and_slips_have_their_words(pair, tmp_path):
     data = bytearray(rows.read_bytes())
     data[-1] ^= 1
     rows.write_bytes(data)
-    assert "rows.npy" in answer(bad, good, code=65)["error"]
+    assert "rows.npy" in recps(bad, good, code=65).stderr
     assert "nowhere" in answer("nowhere", good, code=66)["error"]
     assert "two" in answer(good, code=64)["error"]
     assert "--cos" in answer(good, good, "--cos", 2, code=64)["error"]
@@ -316,6 +318,68 @@ def test_damage_and_slips_have_their_words(pair, tmp_path):
                                  code=66)["error"]
     text = recps(good / f"ckpt-{5:012d}", pair[0], code=1).stdout
     assert "compare checkpoints of one step" in text
+    text = recps(good / f"ckpt-{5:012d}", good / f"ckpt-{10:012d}").stdout
+    assert "A is of step 5, B of step 10" in text
+
+
+def hurt(path):
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_compared(pair, tmp_path):
+    """A damaged file of one table, a missing one of another; both sides."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    for folder, given in zip((a, b), pair):
+        shutil.copytree(given / f"ckpt-{15:012d}", folder)
+    hurt(a / "table-user/0-of-3.rows.npy")
+    hurt(b / "table-user/1-of-3.keys.npy")
+    (b / "table-other/2-of-3.rows.npy").unlink()
+    said = answer(a, b, "--slots", code=65)
+    found = {v["name"]: v for v in said["variables"]}
+    assert said["unread"] == said["problems"] == 5
+    assert "0-of-3.rows.npy" in found["user"]["problem"]
+    assert "1-of-3.keys.npy" in found["user"]["problem"]
+    assert "2-of-3.rows.npy" in found["other/m"]["problem"]
+    assert found["other"]["both"] == found["user"]["rows_a"] == 0
+    assert said["first"]["variable"] == "top.2.weight"
+    assert found["top.2.bias"]["cosine"] == 1
+    done = recps(a, b, "-o", tmp_path / "v.csv", code=65)
+    assert done.stderr.count("0-of-3.rows.npy") == 1
+    assert "2-of-3.rows.npy" in done.stderr
+    assert "the first is top.2.weight" in done.stdout
+    assert "of 2 of them a file cannot be read" in done.stdout
+    for folder in (a, b):
+        hurt(folder / "part-1-of-3.json")
+    words = recps(a, b, code=65).stderr
+    assert f"{a}/part-1-of-3.json" in words and f"{b}/part-1-" in words
+
+
+def test_first_goes_on_behind_a_damaged_step(pair, tmp_path):
+    for folder, given in zip("ab", pair):
+        shutil.copytree(given, tmp_path / folder)
+    (tmp_path / f"b/ckpt-{5:012d}/manifest.json").unlink()
+    (tmp_path / f"a/ckpt-{15:012d}/table-user/0-of-3.rows.npy").unlink()
+    done = recps("--first", tmp_path / "a", tmp_path / "b", code=65)
+    assert f"ckpt-{5:012d}" in done.stderr
+    assert "step 15 is the first that shows something" in done.stdout
+    assert "0-of-3.rows.npy" in done.stderr
+
+
+def test_layers_of_other_sizes_are_not_compared(tmp_path):
+    """1024 elements a row are padded: a smaller one is no shorter row."""
+    for side, width in (("a", 8), ("b", 16)):
+        job = deltas.Job(tmp_path / side)
+        dense(job, "bot.2.bias", random_of(2).normal(size=width))
+        dense(job, "bot.0.bias", random_of(3).normal(size=64))
+        job.save(1)
+    said = answer(tmp_path / "a", tmp_path / "b", code=1)
+    found = {v["name"]: v for v in said["variables"]}
+    assert found["bot.2.bias"]["problem"] == "8 elements in A, 16 in B"
+    assert said["first"] is None and found["bot.0.bias"]["cosine"] == 1
+    text = recps(tmp_path / "a", tmp_path / "b", code=1).stdout
+    assert "layers of A and B are of other sizes" in text
 
 
 @trainer.needs_programs

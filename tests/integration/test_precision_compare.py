@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -158,7 +159,7 @@ def test_every_figure_is_numpys(tmp_path):
 def test_the_same_dump_is_the_same_in_every_file(tmp_path):
     a, b = write_two(tmp_path, make_step(), make_step())
     run = recps(a, b)
-    assert "all 13 files are the same" in run.stdout and run.stderr == ""
+    assert "all 13 files that were compared" in run.stdout and run.stderr == ""
     recps(a, b, "--exact")
 
 
@@ -228,7 +229,8 @@ def test_a_fused_operator_is_to_be_taken_apart(tmp_path):
     text = recps(a, b, code=1).stdout
     assert answer(a, b, code=1)["verdict"] == "fused"
     assert "linear + bias + relu" in text
-    assert "recps-train --device npu --data 'a b' --fusion off --rotate" in text
+    assert ("recps-train --device npu --data 'a b' --dump --fusion off --rotate\n"
+            ) in text
 
 
 def test_a_threshold_finds_what_another_does_not(tmp_path):
@@ -327,6 +329,61 @@ def test_an_input_that_differs_from_what_was_written_is_followed(tmp_path):
             "both sides") in found["words"]
 
 
+def chain(seed=1):
+    """Gradients of 40 rows: a layer back, a cast, and their push. Row 5 is so
+    small that no cosine of all of them sees it."""
+    rng = np.random.default_rng(seed)
+    f32 = np.float32
+    keys = np.arange(40, dtype=np.uint64)
+    dy, w = rng.normal(size=(40, 3)).astype(f32), rng.normal(size=(3, DIM))
+    dx = (dy @ w.astype(f32)).astype(f32)
+    dx[5] *= f32(1e-3)
+    tensor = dumps.Tensor
+    ops = [dumps.operator("linear_dx", "top.0", [tensor(dy, "dy", 0x1000)],
+                          [tensor(dx.copy(), "dx", 0x2000)]),
+           dumps.operator("cast", "emb", [tensor(dx.copy(), "x", 0x2000)],
+                          [tensor(dx.copy(), "y", 0x3000)]),
+           dumps.push("emb", keys, dx.copy())]
+    ops[2]["inputs"][1].place = 0x3000
+    return ops
+
+
+ROWS = [(0, "outputs", 0), (1, "inputs", 0), (1, "outputs", 0), (2, "inputs", 1)]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_rows_that_differ_are_followed_to_where_they_began(tmp_path, swap):
+    left = chain()
+    right = copy.deepcopy(left)
+    for op, way, number in ROWS:
+        right[op][way][number].array[5] *= -1
+    a, b = write_two(tmp_path, *((right, left) if swap else (left, right)))
+    found = answer(a, b, code=1)
+    assert found["verdict"] == "inputs" and found["operator"]["type"] == "push"
+    assert "overwritten" not in found["words"]
+    assert 'it is what cast "emb/cast" gave, byte for byte' in found["words"]
+    assert ('it began in output 0 (dx) of linear_dx "top.0/linear_dx": 1 of 40 '
+            "rows differ") in found["words"]
+    assert "while its inputs agree. The fault is in this operator" in found["words"]
+
+
+def test_rows_of_which_one_side_lost_its_writers_are_lost(tmp_path):
+    left = chain()
+    right = copy.deepcopy(left)
+    right[2]["inputs"][1].array[5] *= -1
+    a, b = write_two(tmp_path, left, right)
+    words = answer(a, b, code=1)["words"]
+    assert 'written by cast "emb/cast", whose output agrees on both sides: it was ' \
+        "lost, overwritten" in words
+    # and one hop before
+    right[1]["inputs"][0].array[5] *= -1
+    right[1]["outputs"][0].array[5] *= -1
+    a, b = write_two(tmp_path / "more", left, right)
+    words = answer(a, b, code=1)["words"]
+    assert 'goes back to input 0 (x) of cast "emb/cast"' in words
+    assert "That is not what was written before it: it was lost" in words
+
+
 @pytest.mark.parametrize("swap", [False, True])
 def test_a_lost_gradient_is_followed_by_its_contents(tmp_path, swap):
     """Pushed from the host, where it lies elsewhere; one side pushes zeros."""
@@ -374,7 +431,7 @@ def test_a_dense_variable_that_differs_came_from_the_servers(tmp_path):
     found = answer(a, b, code=1)
     assert found["verdict"] == "lookup"
     assert 'variables "top.0.weight" is the first' in found["words"]
-    assert "recps-train --dump-step '0-6' --rotate" in found["words"]
+    assert "recps-train --dump --dump-step '0-6' --rotate" in found["words"]
 
 
 def test_how_the_two_were_run_is_told_where_it_differs(tmp_path):
@@ -384,6 +441,20 @@ def test_how_the_two_were_run_is_told_where_it_differs(tmp_path):
     dumps.write_step(tmp_path / "b", 0, right, run={"seed": 2, "mode": "sync"})
     text = recps(tmp_path / "a", tmp_path / "b", code=1).stdout
     assert "other settings: seed (1, 2)" in text and "mode" not in text
+
+
+def test_options_that_differ_are_told_one_by_one(tmp_path):
+    """Of the two sides' options; not where they dump, nor whence they came."""
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    given = [{"dropout": 0.5, "rotate": True, "seed": 1}, {"shuffle": 64}]
+    for name, step, options in zip("ab", (left, right), given):
+        dumps.write_step(tmp_path / name, 0, step, run={
+            "seed": 1, "options": options,
+            "environment": {"RECPS_X": name}})
+    text = recps(tmp_path / "a", tmp_path / "b", code=1).stdout
+    assert ("with other settings: dropout (0.5, default), "
+            "shuffle (default, 64).") in text
 
 
 # ---- fused against not fused ----
@@ -527,6 +598,63 @@ def test_a_bad_file_is_named_and_the_rest_is_compared(tmp_path, damage, side):
     assert found["steps"][0]["files"] == 12
 
 
+@pytest.mark.parametrize("way, cell", [("input", "Input"), ("output", "Output")])
+def test_what_cannot_be_read_is_not_said_to_agree(tmp_path, way, cell):
+    a, b = write_two(tmp_path, make_step(), make_step())
+    file = dumps.files_of(dumps.step_folder(b, 6), "top.0/linear_relu", way)[0]
+    damage_cut(file)
+    text = recps(a, b, "-o", tmp_path / "t.csv", "--html", tmp_path / "t.html",
+                 code=65).stdout
+    assert ("all that could be read agrees, and all 12 files that could be "
+            "compared are the same") in text
+    assert ("1 tensor is not compared, since its file is damaged, missing or of "
+            f'another shape: linear_relu "top.0/linear_relu" {way} 0') in text
+    with open(tmp_path / "t.csv", encoding="utf8", newline="") as table:
+        lines = {line["Left"]: line for line in csv.DictReader(table)}
+    assert lines["top.0/linear_relu"]["Agrees"] == "not compared"
+    assert "0:" not in lines["top.0/linear_relu"][cell]
+    assert lines["top.0/linear_backward"]["Agrees"] == "yes"
+    page = (tmp_path / "t.html").read_text(encoding="utf8")
+    assert page.count('class="unread"') == 1
+    assert page.count("<td>not compared</td>") == 1
+    found = answer(a, b, code=65)["steps"][0]["operators"]
+    assert [op["not_compared"] for op in found] == [0, 1, 0, 0]
+
+
+def test_settings_are_told_of_what_agrees_too(tmp_path):
+    dumps.write_step(tmp_path / "a", 0, make_step(), run={"seed": 1, "mode": "x"})
+    dumps.write_step(tmp_path / "b", 0, make_step(), run={"seed": 2, "mode": "x"})
+    text = recps(tmp_path / "a", tmp_path / "b").stdout
+    assert "every operator agrees" in text
+    assert "other settings: seed (1, 2)." in text
+
+
+def test_other_steps_are_told(tmp_path):
+    dumps.write_step(tmp_path / "a", 3, make_step())
+    dumps.write_step(tmp_path / "b", 0, make_step(seed=2))
+    text = recps(tmp_path / "a", tmp_path / "b", code=1).stdout
+    assert "Step 3 of the left with step 0 of the right: " in text
+    assert "These are different steps" in text
+    assert "same --seed" not in text
+    dumps.write_step(tmp_path / "c", 0, make_step())
+    text = recps(tmp_path / "a", tmp_path / "c").stdout
+    assert "These are different steps" in text
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_steps_that_a_single_one_leaves_are_told(tmp_path, swap):
+    for step in range(4):
+        dumps.write_step(tmp_path / "a", step, make_step())
+    dumps.write_step(tmp_path / "b", 0, make_step())
+    sides = [tmp_path / "a", tmp_path / "b"]
+    run = recps(*(sides[::-1] if swap else sides))
+    many, one = ("right", "left") if swap else ("left", "right")
+    assert (f"3 steps of the {many} are not compared (1 to 3): the {one} has step "
+            "0 alone.") in run.stdout
+    assert run.stderr == ""
+    found = answer(*sides)
+    assert found["left_alone"] == [1, 2, 3] and found["problems"] == 0
+
 def test_shapes_that_differ_are_told(tmp_path):
     left = make_step()
     right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: y[:-1])
@@ -556,6 +684,26 @@ def test_operators_and_steps_of_one_side_are_told(tmp_path):
     run = recps(a, b, code=65)
     assert "step 7 is on the left alone" in run.stderr
     assert "step 8 is on the right alone" in run.stderr
+
+
+def test_a_lost_steps_folder_is_named(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    for step in (2, 3, 4):
+        dumps.write_step(tmp_path / "a", step, left)
+        dumps.write_step(tmp_path / "b", step, right if step == 4 else left)
+    lost = dumps.step_folder(tmp_path / "b", 3)
+    shutil.rmtree(lost)
+    run = recps(tmp_path / "a", tmp_path / "b", code=65)
+    assert f"{lost}: the step's folder is missing" in run.stderr
+    assert "Step 4: " in run.stdout  # what differs decides
+    words = answer(tmp_path / "a", tmp_path / "b", code=65)["steps"][1]["words"]
+    assert words.startswith("Step 3: nothing could be compared")
+    for words in (["nan"], ["replay"]):
+        run = trainer.run([programs.RECPS, "precision", *words, tmp_path / "b"],
+                          code=65)
+        assert f"{lost}: the step's folder is missing" in run.stderr, words
+    recps(lost, lost, code=66)
 
 
 def test_where_there_is_no_dump_that_is_said(tmp_path):
@@ -678,8 +826,75 @@ def test_another_seed_shows_at_once_with_the_command_to_type(trained):
     [left], [right] = (list(side.glob("dump/*/0/dlrm/0/1")) for side in (a, b))
     text = recps(left, right, code=1).stdout
     assert (f"recps-train --data synthetic:rows=200,seed=3 --batch-size 100 --seed "
-            f"1 --dump-step '0|1' --dump-path {a} --dump-step '0-1' --rotate"
-            ) in text
+            f"1 --dump-path {a} --dump --dump-step '0-1' --rotate\n") in text
+
+
+COMMAND = ["recps-train", "--seed", "1", "--checkpoint_dir", "ck", "--dump",
+           "--restore=5", "--save-steps=2", "--rotate", "--fusion", "on",
+           "--dump-step=6", "--keep", "3"]
+
+
+def printed(a, b):
+    return re.findall(r"^  (left|right):  ?(.*)$", recps(a, b, code=1).stdout, re.M)
+
+
+def test_the_command_of_a_run_has_no_option_twice_and_saves_nothing(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    a, b = write_two(tmp_path, left, right, run={"command": COMMAND})
+    kept = "recps-train --seed 1 "
+    assert printed(a, b) == [
+        (side, f"{kept}--dump-step=6 --dump --fusion off --rotate")
+        for side in ("left", "right")]
+    text = recps(a, b, code=1).stdout
+    assert "(without --checkpoint-dir, --restore, --save-steps, --keep: " in text
+    assert "recps launch" not in text
+    right = change(left, "emb", "outputs", 0, lambda rows: -rows)
+    a, b = write_two(tmp_path / "more", left, right, run={"command": COMMAND})
+    assert printed(a, b)[0][1] == (
+        f"{kept}--fusion on --dump --dump-step '0-6' --rotate")
+
+
+def test_what_a_run_had_from_its_environment_is_printed(tmp_path):
+    left = make_step()
+    right = change(left, "top.0/linear_relu", "outputs", 0, lambda y: -y)
+    run = {"command": ["recps-train", "--seed", "1"], "device": "npu",
+           "ps_count": 2, "options": {"seed": 1, "emb_dim": 8, "data": "a b",
+                                      "shuffle": True, "fusion": "on",
+                                      "checkpoint_dir": "ck"}}
+    a, b = write_two(tmp_path, left, right, run=run)
+    text = recps(a, b, code=1).stdout
+    assert ("RECPS_DEVICE=npu RECPS_EMB_DIM=8 RECPS_DATA='a b' RECPS_SHUFFLE=true "
+            "recps-train --seed 1 --dump --fusion off --rotate\n") in text
+    assert "within the same recps launch" in text
+
+
+@trainer.needs_programs
+@pytest.mark.parametrize("environment", [{}, {"RECPS_DEVICE": "npu"}])
+def test_commands_that_are_printed_can_be_typed(tmp_path, environment):
+    """The dumps that are compared stay, one name on."""
+    path = f"{programs.RECPS.parent}:{trainer.TRAIN.parent}:{os.environ['PATH']}"
+
+    def shell(line, code=0, env=None):
+        return trainer.run(["sh", "-eu", "-c", line], cwd=tmp_path, code=code,
+                           env={"PATH": path} | (env or {})).stdout
+
+    train = ("recps-train --data synthetic:rows=300,seed=3 --batch-size 100 "
+             "--dump-step 1 --checkpoint-dir ck-{0} --seed {0}")
+    folder = "tf/dump" if not environment else "npu/debug_0"
+    older = "tf/dump.1" if not environment else "npu/debug_1"
+    shell(train.format(1), env=environment)
+    shell(train.format(2) + " --dump --rotate", env=environment)
+    text = shell(f"recps precision compare precision_data/{older} "
+                 f"precision_data/{folder}", code=1)
+    saved = sorted(tmp_path.glob("ck-*/*"))
+    for line in re.findall(r"^  (?:left|right):  ?(.*)$", text, re.M):
+        shell(line)
+    assert sorted(tmp_path.glob("ck-*/*")) == saved
+    then = re.search(r"^Then: (.*)$", text, re.M).group(1)
+    text = shell(then, code=1)
+    assert "Step 0: " in text and "seed (1, 2)" in text
+    assert len(list((tmp_path / "precision_data" / folder).parent.glob("d*"))) == 4
 
 
 # ---- the documentation ----

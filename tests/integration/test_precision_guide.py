@@ -10,6 +10,7 @@ import pty
 import re
 import select
 import shutil
+import signal
 import subprocess
 import time
 import xml.dom.minidom
@@ -173,6 +174,17 @@ def test_vc_compares_what_is_given_and_a_graph_of_several(here):
     assert found["verdict"] == "lookup" and pathlib.Path(found["file"]).is_file()
 
 
+def test_a_graph_that_is_not_there_is_said(here):
+    write_pair(make_step(), make_step())
+    for path in (NPU, TF):
+        folder = dumps.step_folder(path, 0).parents[1]
+        shutil.copytree(folder, folder.parent / "other_model")
+    for words in (["vc", "-lt", NPU, "-rt", TF], ["ni", "lookup.emb"]):
+        run = recps(*words, "-g", "nosuch", code=66)
+        assert "no model nosuch" in run.stderr
+        assert "little_demo, other_model" in run.stderr
+
+
 # ---- vcs ----
 
 def test_vcs_finds_the_first_whose_inputs_are_good(here):
@@ -218,6 +230,9 @@ def test_where_all_are_one_no_threshold_is_proposed(here):
     recps("ac", "-c")
     assert "no threshold finds anything" in recps("vcs").stdout
     assert "proposed" not in answer("vcs")
+    for number in ("0.99999999", "0.1", "0.3", "-0.5", "1"):
+        said = recps("vcs", "-c", number).stdout
+        assert f"are below {number}\n" in said
 
 
 def test_vcs_takes_the_newest_table_or_one_by_its_name(here):
@@ -481,6 +496,50 @@ def test_too_many_operators_to_draw_are_refused(here):
     recps("ni", "first/fill", "-s", "0")
 
 
+def test_sides_have_names_that_tell_them_apart(here):
+    for path in (NPU, NPU_1):
+        dumps.write_step(path, 2, make_step())
+    run = recps("ni", "lookup.emb")
+    assert "debug_0: step 2: " in run.stdout and " of 1" not in run.stdout
+    run = recps("ni", "lookup.emb", "-lt", NPU + "/", "-rt", NPU_1 + "/")
+    assert "debug_1: step 2: " in run.stdout
+    run = recps("ni", "lookup.emb", "-lt", dumps.step_folder(NPU, 2), "-rt",
+                dumps.step_folder(NPU_1, 2))
+    assert "left: step 2: " in run.stdout and "right: step 2" in run.stdout
+    run = recps("ni", "lookup.emb", "-lt", NPU, "-rt", NPU)
+    assert "left: step 2: " in run.stdout and "right: step 2" in run.stdout
+    dumps.write_step(NPU, 3, make_step())
+    assert "left: step 2, one of 2 that are dumped: " in recps(
+        "ni", "lookup.emb", "-lt", f"{NPU}/dump/{dumps.TIME}/0/little_demo/1",
+        code=0).stdout
+
+
+def test_columns_stand_below_each_other(here):
+    """Characters count, not bytes, and no line ends in blanks."""
+    ops = make_step()
+    for op in ops:
+        op["attributes"] = {"holds": "a … b", "say": "ä"}
+    dumps.write_step(NPU, 0, ops)
+    for op in ops:
+        op["attributes"] = {"holds": "a b", "say": "ä"}
+    dumps.write_step(NPU_1, 0, ops)
+    run = recps("ni", "linear_relu", code=1)
+    table = run.stdout.split("\n\n", 1)[1].splitlines()
+    right = table[0].index("debug_1")
+    # six numbers of a side are three rows: two sides are not too wide
+    assert max(map(len, table)) <= 120
+    one = answer("ni", "linear_relu", code=1)["operators"][0]["sides"][0]
+    first = " ".join(f"{float(x):.6g}" for x in one["inputs"][0]["first"])
+    at = next(i for i, line in enumerate(table) if " first " in line)
+    shown = [line[:right].replace("first", "").replace("...", "").split()
+             for line in table[at:at + 3]]
+    assert first.split() == sum(shown, [])
+    for line in table:
+        assert line == line.rstrip()
+        assert len(line) <= right or line[right] != " "
+        assert line[right - 2:right].strip() == ""
+
+
 # ---- bad usage ----
 
 @pytest.mark.parametrize("words", [
@@ -617,6 +676,57 @@ def test_the_prompt_completes_and_remembers(here):
     prompt = Prompt(here)
     prompt.type("\x1b[A\n", "Op lookup emb")  # from the last time
     assert prompt.end("exit\n") == 0
+
+
+@pytest.mark.skipif(not has_libedit(), reason="built without libedit")
+def test_lines_are_kept_whatever_ends_the_prompt(here):
+    """Ctrl+C before the first key of a line, and a kill."""
+    kept = here / "recps/precision_history"
+    prompt = Prompt(here)
+    prompt.type("nonsense 1\n", "no command")
+    prompt.wait("PrecisionTool > ")
+    assert prompt.end("\x03") == 0
+    assert "nonsense" in kept.read_text()
+    prompt = Prompt(here)
+    prompt.type("nonsense 2\n", "no command")
+    prompt.wait("PrecisionTool > ")
+    os.kill(prompt.pid, signal.SIGKILL)
+    assert prompt.end("") == -signal.SIGKILL
+    lines = kept.read_text()
+    assert lines.count("nonsense") == 2
+
+
+def test_ctrl_c_ends_the_command_and_not_the_prompt(here):
+    prompt = Prompt(here)
+    prompt.type("check-deterministic -- sh -c 'echo up >/dev/tty; sleep 60'\n",
+                "up\r\n")
+    prompt.type("\x03", "PrecisionTool > ")
+    os.mkfifo("waits")
+    prompt.type("vcs -f ./waits\n", "waits\r\n")
+    time.sleep(0.5)  # it waits for a writer by now
+    prompt.type("\x03", "PrecisionTool > ")
+    prompt.type("nonsense\n", "no command")
+    prompt.wait("PrecisionTool > ")
+    assert prompt.end("\x03") == 0
+
+
+def test_a_pasted_command_has_its_two_words(here):
+    dumps.write_step(NPU, 0, make_step())
+    run = shell("recps precision ni lookup.emb\nrecps precision\n"
+                "recps precision help ni\nrecps precision exit\nzebra\n")
+    assert "Op lookup emb" in run.stdout and "  vcs " in run.stdout
+    assert "usage: recps precision ni" in run.stdout
+    assert "only the commands of recps precision" in shell(
+        "recps top\n", code=64).stderr
+
+
+@pytest.mark.skipif(not has_libedit(), reason="built without libedit")
+def test_a_pasted_command_completes(here):
+    dumps.write_step(NPU, 0, make_step())
+    prompt = Prompt(here)
+    prompt.type("recps precision n\t", "nan  ni")
+    prompt.type("\x15recps precision ni -n top.0/linear_r\t", "elu ")
+    assert prompt.end("\x03") == 0
 
 
 # ---- the documentation ----

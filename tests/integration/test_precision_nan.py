@@ -439,6 +439,21 @@ def test_damaged_files_are_named_and_the_rest_is_looked_at(tmp_path):
     assert said["first"]["name"] == "top.2/linear"
 
 
+def test_files_that_cannot_be_read_are_not_counted(tmp_path):
+    dump = dumps.Dump(tmp_path / "a")
+    Model(dump).run()
+    path = dump.end()
+    whole = nan(path, code=0)
+    assert whole["unread"] == 0
+    file = sorted(dump.folder.glob("*.output.0.npy"))[-1]
+    file.write_bytes(file.read_bytes()[:-4])
+    said = nan(path, code=65)
+    assert (said["files"], said["unread"]) == (whole["files"] - 1, 1)
+    words = text(path, code=65)
+    assert "no NaN and no infinity in what could be read" in words
+    assert "1 could not be read" in words
+
+
 def test_the_command_of_the_docs_finds_a_dump_below_its_folder(tmp_path):
     path = tmp_path / "precision_data/npu/debug_0"
     dump = dumps.Dump(path)

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -54,6 +55,18 @@ def test_under_launch_the_chief_logs():
                     "--workers", 2, "--", "recps-train", *TRAIN)
     assert "all steps are exactly equal" in run.stdout
     assert "run 2 of 2: steps 1 to 8" in run.stderr
+
+
+def test_the_documents_commands_save_each_run_in_its_folder(tmp_path):
+    page = (programs.ROOT / "docs/PRECISION.md").read_text("utf8")
+    block = re.search(r"```sh\n(recps precision check-deterministic.*?)```",
+                      page, re.DOTALL).group(1)
+    path = ":".join(str(p.parent) for p in (
+        programs.RECPS, programs.RECPSD, trainer.TRAIN))
+    trainer.run(["sh", "-ec", block], cwd=tmp_path, env={
+        "PATH": f"{path}:{os.environ['PATH']}"})
+    for number in "12":
+        assert (tmp_path / f"run-{number}/ckpt-{5:012d}").is_dir()
 
 
 def test_another_seed_each_time_is_found(tmp_path):

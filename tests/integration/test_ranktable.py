@@ -234,8 +234,11 @@ def test_what_is_missing_is_asked_for(tmp_path):
     assert json.loads(done.stdout)["exit"] == 66 and str(gone) in done.stderr
     assert "is not a file" in \
         run("plan", "--ranktable", tmp_path, *files[2:], code=66).stderr
-    done = run("plan", *files, "--output", tmp_path / "no/such", code=70)
-    assert "--output: cannot create" in done.stderr and done.stdout == ""
+    done = run("plan", *files, "--output", tmp_path / "no/such", code=74)
+    assert "--output: cannot create" in done.stderr
+    assert "crossings" in done.stdout and "written" not in done.stdout
+    assert "standard output has the answer" in \
+        run("plan", *files, "--output", "-", code=64).stderr
 
 
 def test_a_big_table_is_planned(tmp_path):

@@ -4,9 +4,11 @@
 #include "tests/unit/folder.h"
 #include "tests/unit/suite.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -78,6 +80,89 @@ START_TEST(a_replaced_file_is_whole_and_nothing_stays_beside_it)
     ck_assert_int_eq(rps_file_replace(path_of("d"), "x", 1, NULL), RPS_E_IO);
     ck_assert_int_ne(access(path_of("a.tmp"), F_OK), 0);
     ck_assert_int_ne(access(path_of("d.tmp"), F_OK), 0);
+}
+END_TEST
+
+START_TEST(a_replaced_link_stays_one_and_its_target_is_written)
+{
+    struct stat info;
+    char *bytes = NULL;
+    size_t length = 0;
+
+    ck_assert_int_eq(rps_file_write(path_of("a"), "1", 1, false, NULL), RPS_OK);
+    ck_assert_int_eq(chmod(path_of("a"), 0600), 0);
+    ck_assert_int_eq(symlink("a", path_of("to-a")), 0);
+    ck_assert_int_eq(symlink("to-b", path_of("to-to-b")), 0);
+    ck_assert_int_eq(symlink("b", path_of("to-b")), 0); /* b is not there */
+    ck_assert_int_eq(symlink("loop", path_of("loop")), 0);
+    ck_assert_int_eq(rps_file_replace(path_of("to-a"), "2", 1, NULL), RPS_OK);
+    ck_assert_int_eq(
+            rps_file_replace(path_of("to-to-b"), "3", 1, NULL), RPS_OK);
+    ck_assert_int_eq(rps_file_replace(path_of("loop"), "4", 1, NULL), RPS_E_IO);
+    ck_assert_int_eq(lstat(path_of("to-a"), &info), 0);
+    ck_assert(S_ISLNK(info.st_mode));
+    ck_assert_int_eq(lstat(path_of("to-to-b"), &info), 0);
+    ck_assert(S_ISLNK(info.st_mode));
+    ck_assert_int_eq(lstat(path_of("a"), &info), 0);
+    ck_assert(S_ISREG(info.st_mode));
+    ck_assert_uint_eq(info.st_mode & 0777, 0600);
+    ck_assert_int_eq(
+            rps_file_read(path_of("a"), 10, &bytes, &length, NULL), RPS_OK);
+    ck_assert_str_eq(bytes, "2");
+    free(bytes);
+    ck_assert_int_eq(
+            rps_file_read(path_of("b"), 10, &bytes, &length, NULL), RPS_OK);
+    ck_assert_str_eq(bytes, "3");
+    free(bytes);
+}
+END_TEST
+
+/* By links: were they replaced, the machine would have no /dev/null. */
+START_TEST(what_is_no_file_is_written_to_and_stays)
+{
+    struct rps_error error;
+    struct stat info;
+    char path[32], bytes[4] = "";
+    int ends[2];
+
+    ck_assert_int_eq(pipe(ends), 0);
+    (void)snprintf(path, sizeof(path), "/dev/fd/%d", ends[1]);
+    ck_assert_int_eq(rps_file_replace(path, "abc", 3, NULL), RPS_OK);
+    ck_assert_int_eq(read(ends[0], bytes, 3), 3);
+    ck_assert_str_eq(bytes, "abc");
+    close(ends[0]);
+    close(ends[1]);
+    ck_assert_int_eq(symlink("/dev/null", path_of("null")), 0);
+    ck_assert_int_eq(symlink("/dev/full", path_of("full")), 0);
+    ck_assert_int_eq(rps_file_replace(path_of("null"), "abc", 3, NULL), RPS_OK);
+    ck_assert_int_eq(
+            rps_file_replace(path_of("full"), "abc", 3, &error), RPS_E_IO);
+    ck_assert_ptr_nonnull(strstr(error.text, "/full: No space left"));
+    ck_assert_int_eq(stat(path_of("null"), &info), 0);
+    ck_assert(S_ISCHR(info.st_mode));
+    ck_assert_int_eq(stat(path_of("full"), &info), 0);
+    ck_assert(S_ISCHR(info.st_mode));
+    ck_assert_int_eq(mkdir(path_of("d"), 0700), 0);
+    ck_assert_int_eq(rps_file_replace(path_of("d"), "x", 1, &error), RPS_E_IO);
+    ck_assert_ptr_nonnull(strstr(error.text, "it is a folder"));
+}
+END_TEST
+
+/* A disk that is full halfway: here the largest file of a process. */
+START_TEST(nothing_stays_of_a_file_that_cannot_be_written)
+{
+    const struct rlimit least = {.rlim_cur = 1, .rlim_max = RLIM_INFINITY};
+    struct rlimit before;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(mkdir(path_of("d"), 0700), 0);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &least), 0);
+    ck_assert_int_eq(
+            rps_file_replace(path_of("d/a"), "123", 3, NULL), RPS_E_IO);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, SIG_DFL);
+    ck_assert_int_eq(rmdir(path_of("d")), 0); /* it is empty */
 }
 END_TEST
 
@@ -203,6 +288,9 @@ main(void)
     tcase_add_test(tc, file_comes_back_as_it_was_written);
     tcase_add_test(tc, file_that_exists_is_kept_unless_replaced);
     tcase_add_test(tc, a_replaced_file_is_whole_and_nothing_stays_beside_it);
+    tcase_add_test(tc, a_replaced_link_stays_one_and_its_target_is_written);
+    tcase_add_test(tc, what_is_no_file_is_written_to_and_stays);
+    tcase_add_test(tc, nothing_stays_of_a_file_that_cannot_be_written);
     tcase_add_test(tc, a_pipe_is_read_to_its_end_within_the_limit);
     tcase_add_test(tc, file_that_is_missing_or_too_large_names_itself);
     tcase_add_test(
