@@ -205,6 +205,19 @@ def test_lookups_of_a_step_are_summed_or_pushed_each(client):
     numpy.testing.assert_allclose(mine([2])[0], -3 / 9.1**0.5, rtol=1e-6)
 
 
+def test_what_is_watched_is_pushed_once_a_gradient(client):
+    mine = layer(client, optimizer=recps.SGD(1.0), initializer="zeros")
+    for watch, times, wanted in (
+            (None, 1, 0.0), (mine.anchor, 1, -1.0), (mine.anchor, 2, -3.0)):
+        with tf.GradientTape(times > 1, False) as tape:
+            if watch is not None:
+                tape.watch(watch)
+            loss = tf.reduce_sum(mine([1]))
+        for _ in range(times):
+            tape.gradient(loss, [])
+        assert mine([1]).numpy().tolist() == [[wanted] * DIM]
+
+
 def test_padding_evaluation_rates_and_scale(client):
     mine = layer(client, padding_id=0, initializer=recps.Constant(0.5),
                  optimizer=recps.SGD(1.0), gradient_scale=0.5)
@@ -755,6 +768,7 @@ def test_init_reads_the_toml(rec, tmp_path, monkeypatch):
 
 
 def test_names_are_put_in_place_and_shadow_nothing(tmp_path):
+    assert recps.compat.provided()["mxrec"]
     assert sys.modules["mxrec"] is sys.modules["recps.compat.mxrec"]
     assert mxrec.__spec__.name == "recps.compat.mxrec"
     (tmp_path / "npu_device").mkdir()
@@ -769,6 +783,7 @@ try:
     import recps.compat
     import npu_device
     print(npu_device.there)
+    print(recps.compat.provided())
     try:
         import npu_device.compat
     except ModuleNotFoundError as error:
@@ -780,7 +795,9 @@ try:
 finally:
     print("tensorflow" in sys.modules)
 """, tmp_path)
-    assert said == ("True\nTrue\nNo module named 'npu_device.compat'\n"
+    assert said == ("True\nTrue\n{'mxrec': True, 'npu_bridge': True, "
+                    "'npu_device': False}\n"
+                    "No module named 'npu_device.compat'\n"
                     "No module named 'npu_other'\nFalse\n")
 
 
