@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps.tensorflow and recps.compat against tf.Variable, by TensorFlow."""
 import contextlib
+import functools
 import inspect
 import json
 import logging
 import os
 import re
 import socket
+import subprocess
 import sys
 import types
 
@@ -203,6 +205,19 @@ def test_lookups_of_a_step_are_summed_or_pushed_each(client):
     numpy.testing.assert_allclose(mine([2])[0], -3 / 9.1**0.5, rtol=1e-6)
 
 
+def test_what_is_watched_is_pushed_once_a_gradient(client):
+    mine = layer(client, optimizer=recps.SGD(1.0), initializer="zeros")
+    for watch, times, wanted in (
+            (None, 1, 0.0), (mine.anchor, 1, -1.0), (mine.anchor, 2, -3.0)):
+        with tf.GradientTape(times > 1, False) as tape:
+            if watch is not None:
+                tape.watch(watch)
+            loss = tf.reduce_sum(mine([1]))
+        for _ in range(times):
+            tape.gradient(loss, [])
+        assert mine([1]).numpy().tolist() == [[wanted] * DIM]
+
+
 def test_padding_evaluation_rates_and_scale(client):
     mine = layer(client, padding_id=0, initializer=recps.Constant(0.5),
                  optimizer=recps.SGD(1.0), gradient_scale=0.5)
@@ -299,6 +314,108 @@ def mxrec_again(rec):
                                     optimizer=recps.SGD(0.5))
     table.table.assign(numpy.arange(KEYS), first_rows())
     return lambda ids: rec.embedding_lookup(table, ids)
+
+
+class Dlrm:
+    """The reference model of test_train_torch.py, from its weights; its dense
+    part trained by Adam as PyTorch has it (TensorFlow's epsilon is another).
+    """
+
+    def __init__(self, reference, fields):
+        self.layers = {
+            name: [tf.Variable(part.detach().numpy().T)
+                   for part in (layer.weight, layer.bias)]
+            for name, layer in reference.layers.items()}
+        self.weights = [part for layer in self.layers.values()
+                        for part in layer]
+        self.m, self.v = ([tf.Variable(tf.zeros(w.shape), trainable=False)
+                           for w in self.weights] for _ in range(2))
+        self.t = tf.Variable(0.0, trainable=False)
+        self.low = [i * (fields + 1) + j for i in range(fields + 1)
+                    for j in range(i)]
+
+    def layer(self, name, x):
+        weight, bias = self.layers[name]
+        return x @ weight + bias
+
+    def loss(self, dense, rows, labels):
+        b = tf.nn.relu(self.layer("bot.2", tf.nn.relu(
+            self.layer("bot.0", dense))))
+        vectors = tf.concat([b[:, None], rows], 1)
+        dots = tf.matmul(vectors, vectors, transpose_b=True)
+        flat = tf.reshape(dots, [tf.shape(dots)[0], -1])
+        z = tf.concat([b, tf.gather(flat, self.low, axis=1)], 1)
+        logits = self.layer("top.2", tf.nn.relu(self.layer("top.0", z)))
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(
+            labels, logits[:, 0]))
+
+    def adam(self, grads):
+        t = v1.assign_add(self.t, 1.0)
+        done = []
+        for w, m, v, g in zip(self.weights, self.m, self.v, grads):
+            m_now = v1.assign(m, 0.9 * m + 0.1 * g)
+            v_now = v1.assign(v, 0.999 * v + 0.001 * g * g)
+            root = tf.sqrt(v_now / (1 - 0.999**t)) + 1e-8
+            done.append(v1.assign_sub(
+                w, 0.001 * m_now / (1 - 0.9**t) / root))
+        return None if tf.executing_eagerly() else tf.group(done)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("eager", [True, False])
+def test_the_reference_model_loses_as_in_pytorch(rec, servers, monkeypatch,
+                                                 eager):
+    torch = pytest.importorskip("torch")
+    import test_train_torch as other
+    draw = numpy.random.default_rng(8)
+    keys = 400
+    ids = numpy.minimum(draw.zipf(1.2, (other.TRAIN_ROWS, other.FIELDS)),
+                        keys) - 1
+    dense = draw.normal(size=(other.TRAIN_ROWS, 13)).astype("f4")
+    labels = (draw.normal(size=keys)[ids].sum(1) + dense[:, 0] > 0
+              ).astype("f4")
+    reference = other.Reference(keys)
+    rows = reference.emb.detach().numpy().copy()
+    with tf.Graph().as_default() if not eager else contextlib.nullcontext():
+        model = Dlrm(reference, other.FIELDS)
+        wanted = reference.train(*map(torch.from_numpy, (labels, dense, ids)))
+        monkeypatch.setenv("TF_CONFIG", json.dumps(servers))
+        # the change that the model needs is these two lines
+        table = rec.get_embedding_table(
+            f"dlrm{eager}", other.DIM, keys,
+            optimizer=recps.Adagrad(0.02, initial_accumulator=0.1))
+        look_up = functools.partial(rec.embedding_lookup, table)
+        table.table.assign(numpy.arange(keys), rows)
+        parts = [slice(at, at + other.BATCH) for _ in range(other.EPOCHS)
+                 for at in range(0, other.TRAIN_ROWS - other.BATCH + 1,
+                                 other.BATCH)]
+        if eager:
+            found = []
+            for part in parts:
+                with tf.GradientTape() as tape:
+                    loss = model.loss(dense[part], look_up(ids[part]),
+                                      labels[part])
+                model.adam(tape.gradient(loss, model.weights))
+                found.append(float(loss))
+        else:
+            feed = (v1.placeholder(tf.float32, [None, 13]),
+                    v1.placeholder(tf.int64, [None, other.FIELDS]),
+                    v1.placeholder(tf.float32, [None]))
+            loss = model.loss(feed[0], look_up(feed[1]), feed[2])
+            variables = v1.trainable_variables()
+            grads = dict(zip([v.ref() for v in variables],
+                             tf.gradients(loss, variables)))
+            train = tf.group(model.adam([grads[w.ref()]
+                                         for w in model.weights]),
+                             *grads.values())
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                found = [session.run([loss, train], dict(zip(
+                    feed, (dense[part], ids[part], labels[part]))))[0]
+                    for part in parts]
+    assert table.table.client.servers == 2
+    numpy.testing.assert_allclose(found, wanted, atol=1e-4)
+    assert wanted[-1] < wanted[0]
 
 
 class AdamW:
@@ -413,6 +530,109 @@ def test_tables_are_saved_and_loaded_where_one_says(rec, tmp_path,
         rec.EmbeddingTableSaver([table]).load(session, "saved", 7)
     train()
     numpy.testing.assert_array_equal(rows_now(), wanted)
+
+
+def test_servers_save_for_themselves(rec, tmp_path, monkeypatch):
+    cluster = {"ps": free_addresses(2), "worker": ["localhost:1"]}
+    with contextlib.ExitStack() as stack:
+        for index in range(2):
+            stack.enter_context(programs.Recpsd(
+                "--checkpoint-dir", str(tmp_path / "servers"), bind=None,
+                env={"TF_CONFIG": json.dumps({
+                    "cluster": cluster,
+                    "task": {"type": "ps", "index": index}})}))
+        monkeypatch.setenv("TF_CONFIG", json.dumps({
+            "cluster": cluster, "task": {"type": "worker", "index": 0}}))
+        table = rec.get_embedding_table("user", DIM, KEYS)
+        adamw = rec.AdamWOptimizer(0.1)
+        saver = rec.EmbeddingTableSaver([table])
+
+        def train():
+            rows = rec.embedding_lookup(table, numpy.arange(9))
+            adamw.apply_gradients([(tf.ones_like(rows), rows)])
+            return rec.embedding_lookup(table, numpy.arange(9)).numpy()
+
+        train()
+        saver.save(None, str(tmp_path / "saved"), 4)
+        assert table.size() == 9
+        after = train()
+        with pytest.raises(FileNotFoundError, match="step 5.*recps-4.json"):
+            saver.load(None, str(tmp_path / "saved"), 5)
+        saver.load(None, str(tmp_path / "saved"), 4)
+        numpy.testing.assert_allclose(train(), after, rtol=1e-6)
+        note = json.loads((tmp_path / "saved/recps-4.json").read_text())
+        assert note["servers"] == cluster["ps"]
+        assert (tmp_path / "servers/ckpt-000000000004").is_dir()
+        _tables.forget()
+
+
+#: The guide's cluster of flags: each has its help, and is defined first. Every
+#: role is this script.
+FLAGS_SCRIPT = """
+import json, os
+import recps, recps.compat
+import mxrec, numpy
+from absl import app, flags
+FLAGS = flags.FLAGS
+flags.DEFINE_string("ps_hosts", "192.168.1.100:2222,192.168.1.200:2222",
+                    "parameter servers")
+flags.DEFINE_string("worker_hosts", "192.168.1.100:2223", "workers")
+flags.DEFINE_string("job_name", "", "One of ps, worker, evaluator, chief")
+flags.DEFINE_integer("task_index", 0, "Index of task within the job")
+
+def train():
+    import tensorflow as tf
+    from npu_bridge.npu_init import get_rank_id, get_rank_size
+    ids = numpy.arange(40)[get_rank_id()::get_rank_size()]
+    table = mxrec.get_embedding_table("user", 4, 100)
+    adamw = mxrec.AdamWOptimizer(0.05)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
+        emb = mxrec.embedding_lookup(table, ids)
+        loss = tf.reduce_mean(tf.square(tf.reduce_sum(emb, 1) - 1))
+        embs = mxrec.get_sparse_embedding()
+        train_op = adamw.apply_gradients(zip(tf.gradients(loss, embs), embs))
+        sess.run(tf.compat.v1.global_variables_initializer())
+        losses = [sess.run([loss, train_op])[0] for _ in range(60)]
+    print("worker", get_rank_id(), "of", get_rank_size(),
+          losses[-1] < 0.2 * losses[0], table.size() >= 20, flush=True)
+
+def main(_):
+    ps_hosts = FLAGS.ps_hosts.split(",")
+    worker_hosts = FLAGS.worker_hosts.split(",")
+    os.environ["TF_CONFIG"] = json.dumps({
+        "cluster": {"worker": worker_hosts, "ps": ps_hosts},
+        "task": {"type": FLAGS.job_name, "index": FLAGS.task_index}})
+    recps.serve()  # a ps goes no further
+    train()
+
+app.run(main)
+"""
+
+
+@pytest.mark.long
+def test_a_cluster_starts_from_the_guide_s_flags(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(FLAGS_SCRIPT)
+    hosts = free_addresses(2), ["localhost:1", "localhost:2"]
+    jobs = {}
+    try:
+        for job, index in (("ps", 0), ("ps", 1), ("worker", 0),
+                           ("worker", 1)):
+            jobs[job, index] = subprocess.Popen(
+                [sys.executable, script, f"--ps_hosts={','.join(hosts[0])}",
+                 f"--worker_hosts={','.join(hosts[1])}", f"--job_name={job}",
+                 f"--task_index={index}"],
+                env=package.environment(RECPS_RECPSD=str(programs.RECPSD),
+                                        OMP_NUM_THREADS="1"),
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for index in range(2):
+            said, _ = jobs["worker", index].communicate(timeout=120)
+            assert said == f"worker {index} of 2 True True\n"
+        assert jobs["ps", 0].poll() is None
+    finally:
+        for process in jobs.values():
+            process.kill()
+            process.communicate()
 
 
 def wrong(kind, words, call, *arguments, **more):
@@ -548,6 +768,7 @@ def test_init_reads_the_toml(rec, tmp_path, monkeypatch):
 
 
 def test_names_are_put_in_place_and_shadow_nothing(tmp_path):
+    assert recps.compat.provided()["mxrec"]
     assert sys.modules["mxrec"] is sys.modules["recps.compat.mxrec"]
     assert mxrec.__spec__.name == "recps.compat.mxrec"
     (tmp_path / "npu_device").mkdir()
@@ -562,6 +783,7 @@ try:
     import recps.compat
     import npu_device
     print(npu_device.there)
+    print(recps.compat.provided())
     try:
         import npu_device.compat
     except ModuleNotFoundError as error:
@@ -573,7 +795,9 @@ try:
 finally:
     print("tensorflow" in sys.modules)
 """, tmp_path)
-    assert said == ("True\nTrue\nNo module named 'npu_device.compat'\n"
+    assert said == ("True\nTrue\n{'mxrec': True, 'npu_bridge': True, "
+                    "'npu_device': False}\n"
+                    "No module named 'npu_device.compat'\n"
                     "No module named 'npu_other'\nFalse\n")
 
 

@@ -80,6 +80,7 @@ class Rows:
         self._open_table = open_table
         self._table: Table | None = None
         self._lock = threading.RLock()  # _table, _kept, _open, the anchors
+        self._waiting = threading.Lock()  # lookups of a step run side by side
         self._kept: list[Push] = []
         self._open: list[Ticket[None]] = []  # pushes on their way
         self._anchors: typing.Any = weakref.WeakKeyDictionary()
@@ -175,12 +176,13 @@ class Rows:
 
     def wait(self) -> None:
         """Until the servers have taken every push; raises what one raised."""
-        while True:
-            with self._lock:
-                if not self._open:
-                    return
-                ticket = self._open.pop(0)
-            ticket.wait()
+        with self._waiting:  # nobody passes a push that another waits for
+            while True:
+                with self._lock:
+                    if not self._open:
+                        return
+                    ticket = self._open.pop(0)
+                ticket.wait()
 
     def forget(self) -> None:
         """Drop gradients that are kept for push_gradients()."""

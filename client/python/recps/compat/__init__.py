@@ -77,8 +77,15 @@ def _is_ours(module: types.ModuleType | None) -> bool:
 
 
 def provided() -> dict[str, bool]:
-    """Of each name: is it this package's (True), or an installed one?"""
-    return {name: _is_ours(importlib.import_module(name)) for name in NAMES}
+    """Of each name: is it this package's (True), or an installed one? Imports
+    none of them."""
+    found = {}
+    for name in NAMES:
+        spec = importlib.util.find_spec(name)
+        found[name] = spec is not None and (
+            isinstance(spec.loader, _Loader)
+            or spec.name.startswith(f"{__name__}."))
+    return found
 
 
 if not any(isinstance(each, _Finder) for each in sys.meta_path):

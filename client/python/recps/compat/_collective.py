@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import json
 import os
 import queue
 import sys
@@ -20,6 +19,7 @@ import typing
 import numpy
 from numpy import typing as npt
 
+import recps
 from recps.errors import MismatchError, UnsupportedError, error_of
 
 Array = npt.NDArray[typing.Any]
@@ -201,44 +201,32 @@ def shutdown() -> None:
         _group.shutdown()
 
 
-def _replicas() -> list[str]:
-    """Hosts of TF_CONFIG's chief and workers; none: no cluster."""
-    text = os.environ.get("TF_CONFIG") or "{}"
-    if text.startswith("@"):
-        with open(text[1:], encoding="utf-8") as file:
-            text = file.read()
-    cluster = json.loads(text).get("cluster", {})
-    addresses = [*cluster.get("chief", []), *cluster.get("worker", [])]
-    return [address.rpartition(":")[0] for address in addresses]
-
-
-def _place() -> int:
-    """This replica among those of TF_CONFIG: chief, then workers."""
-    given = json.loads(os.environ.get("TF_CONFIG") or "{}")
-    task = given.get("task", {})
-    first = len(given.get("cluster", {}).get("chief", []))
-    return int(task.get("index", 0)) + (
-        first if task.get("type") == "worker" else 0)
-
-
 def rank() -> int:
     """Of this process: MPI's, else TF_CONFIG's, else 0."""
     if _world() > 0:
         return int(os.environ["OMPI_COMM_WORLD_RANK"])
-    return _place() if _replicas() else 0
+    return recps.role().rank
 
 
 def size() -> int:
     """How many ranks there are."""
-    return _world() or max(1, len(_replicas()))
+    return _world() or max(1, recps.role().replicas)
 
 
 def local_rank() -> int:
     """This process among those of its host."""
     if _world() > 0:
         return int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
-    hosts, mine = _replicas(), _place()
-    return hosts[:mine].count(hosts[mine]) if mine < len(hosts) else 0
+    mine = recps.role()
+    cluster = recps.cluster_from_flags([]).get("cluster", {})
+    workers = cluster.get("worker", [])
+    listed = (list(workers.values()) if isinstance(workers, dict)
+              else list(workers))
+    hosts = [address.rpartition(":")[0]
+             for address in [*cluster.get("chief", []), *listed]]
+    if not mine.trains or mine.rank >= len(hosts):
+        return 0
+    return hosts[:mine.rank].count(hosts[mine.rank])
 
 
 def _joined() -> _Group | None:
