@@ -382,6 +382,10 @@ print_head(const struct rps_ni *ni, const struct rps_dumped_operator *one)
             printf(": %s\n", side->dumped->folder);
         }
     }
+    if (ni->sides[0].dumped != NULL && ni->sides[1].dumped != NULL &&
+            ni->sides[0].dumped->step != ni->sides[1].dumped->step) {
+        printf("The two are different steps.\n");
+    }
 }
 
 bool

@@ -67,6 +67,7 @@ struct found {
     uint64_t below;
     uint64_t otherwise;                  /* not below, but they do not agree */
     const struct rps_vector_line *other; /* the first of them */
+    uint64_t unread;                     /* not below in what could be read */
     const struct rps_vector_line *least; /* NULL: nothing has a cosine */
     double least_cosine;
 };
@@ -94,6 +95,7 @@ look(struct found *found)
             found->otherwise++;
             found->other = found->other != NULL ? found->other : line;
         }
+        found->unread += line->unread ? 1 : 0;
     }
     found->least = rps_vector_least(found->results, &found->least_cosine);
 }
@@ -229,6 +231,12 @@ print_text(const struct found *found, const char *file, uint64_t limit)
                 found->otherwise == 1 ? "does not agree" : "do not agree",
                 found->other->type, name_of(found->other));
     }
+    if (found->unread > 0) {
+        printf("%" PRIu64 " %s a tensor that was not compared: its file is "
+               "damaged, missing or of another shape\n",
+                found->unread,
+                found->unread == 1 ? "operator has" : "operators have");
+    }
     return RPS_TOOL_OK;
 }
 
@@ -279,12 +287,13 @@ print_json(const struct found *found, const char *file, uint64_t limit)
                     list, line_json(&found->results->lines[i]));
         }
     }
-    all = json_pack("{s:s, s:f, s:I, s:I, s:o, s:o, s:I}", "file", file,
+    all = json_pack("{s:s, s:f, s:I, s:I, s:o, s:o, s:I, s:I}", "file", file,
             "threshold", found->threshold, "operators",
             (json_int_t)found->results->count, "below",
             (json_int_t)found->below, "list", list, "first",
             line_json(found->first), "differ_otherwise",
-            (json_int_t)found->otherwise);
+            (json_int_t)found->otherwise, "not_compared",
+            (json_int_t)found->unread);
     if (all != NULL && found->below == 0 && !isnan(proposed)) {
         char text[RPS_GUIDE_NUMBER];
 

@@ -357,7 +357,8 @@ give_line(struct reader *reader, struct rps_error *error)
     *line = (struct rps_vector_line){.left = plain_copy(cell_of(reader, LEFT)),
             .right = plain_copy(cell_of(reader, RIGHT)),
             .type = plain_copy(cell_of(reader, TYPE)),
-            .agrees = agrees == NULL || strcmp(agrees, "no") != 0};
+            .agrees = agrees == NULL || strcmp(agrees, "no") != 0,
+            .unread = agrees != NULL && strcmp(agrees, "not compared") == 0};
     results->count++;
     if (line->left == NULL || line->right == NULL || line->type == NULL) {
         return no_memory(reader->path, error);

@@ -24,8 +24,9 @@ struct rps_vector_cosine {
 struct rps_vector_line {
     char *left, *right; /* names; "" for none */
     char *type;
-    uint64_t step;                     /* 0 where the file has no column Step */
-    bool agrees;                       /* the column Agrees is not "no" */
+    uint64_t step; /* 0 where the file has no column Step */
+    bool agrees;   /* the column Agrees is not "no" */
+    bool unread;   /* … is "not compared": a file could not be read */
     struct rps_vector_cosine *cosines; /* inputs, then outputs */
     uint32_t input_count, output_count;
 };

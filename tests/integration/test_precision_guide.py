@@ -263,6 +263,16 @@ def test_vcs_sees_nan_and_what_is_no_matter_of_cosine(here):
     assert "1 more does not agree for another reason" in run.stdout
 
 
+def test_vcs_tells_what_was_not_compared(here):
+    left = make_step()
+    folder, _ = write_pair(left, left)
+    file, *_ = folder.glob("linear_relu.*.output.0.npy")
+    file.write_bytes(file.read_bytes()[:-1])
+    recps("ac", "-c", code=65)
+    assert answer("vcs")["not_compared"] == 1
+    assert "1 operator has a tensor that was not compared" in recps("vcs").stdout
+
+
 @pytest.mark.parametrize("text, words", [
     ("Left,Right\na,b\n", "no column type"), ("", "no column Left"),
     ("Left,Right,type,Input,Output\na,b\n", "line 2: has too few columns"),
@@ -321,6 +331,15 @@ def test_every_figure_of_ni_is_numpys(here, name):
             assert float(found["mean"]) == pytest.approx(want["mean"], rel=1e-9)
             assert np.array_equal([kind(x) for x in found["first"]],
                                   want["first"], equal_nan=kind == np.float32)
+
+
+def test_ni_tells_that_two_steps_are_not_one(here):
+    dumps.write_step(NPU, 3, make_step())
+    dumps.write_step(NPU_1, 0, make_step())
+    assert "The two are different steps." in \
+        recps("ni", "-n", "lookup.emb").stdout
+    dumps.write_step(NPU_1, 3, make_step())
+    assert "different steps" not in recps("ni", "-n", "lookup.emb").stdout
 
 
 def test_both_dumps_stand_side_by_side(here):
