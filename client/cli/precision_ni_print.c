@@ -80,16 +80,6 @@ add_key(struct rps_text *text, const struct seen *seen, uint64_t key)
     }
 }
 
-static void
-add_shape(struct rps_text *text, const struct rps_dumped_tensor *tensor)
-{
-    rps_text_add(text, "[");
-    for (uint32_t d = 0; d < tensor->ndim; d++) {
-        rps_text_add(text, "%s%" PRIu64, d > 0 ? ", " : "", tensor->shape[d]);
-    }
-    rps_text_add(text, "]");
-}
-
 /* Of the first numbers `count` from `from` on; ... behind the last of them. */
 static void
 add_first(struct rps_text *text, const struct seen *seen, uint32_t from,
@@ -151,7 +141,7 @@ add_figure(struct rps_text *text, const struct seen *seen, enum figure figure,
         return;
     }
     if (figure == SHAPE && seen->tensor->shape_known) {
-        add_shape(text, seen->tensor);
+        rps_dumped_add_shape(text, seen->tensor);
         return;
     }
     if (figure == DTYPE) {

@@ -159,22 +159,12 @@ add_parts(struct rps_dumped_stream streams[2], struct rps_compare_sums *sums,
 }
 
 static void
-add_shape(struct rps_text *text, const struct rps_dumped_tensor *tensor)
-{
-    rps_text_add(text, "[");
-    for (uint32_t d = 0; d < tensor->ndim; d++) {
-        rps_text_add(text, "%s%" PRIu64, d > 0 ? ", " : "", tensor->shape[d]);
-    }
-    rps_text_add(text, "]");
-}
-
-static void
 tell_shapes(struct rps_compared_tensor *tensor)
 {
     struct rps_text shapes[2] = {{.bytes = NULL}, {.bytes = NULL}};
 
-    add_shape(&shapes[0], tensor->left);
-    add_shape(&shapes[1], tensor->right);
+    rps_dumped_add_shape(&shapes[0], tensor->left);
+    rps_dumped_add_shape(&shapes[1], tensor->right);
     rps_compare_problem(tensor, true, "%s and %s: shapes %s and %s",
             tensor->left->file != NULL ? tensor->left->file : "(no elements)",
             tensor->right->file != NULL ? tensor->right->file : "(no elements)",

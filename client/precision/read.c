@@ -8,6 +8,7 @@
 #include "client/precision/read_impl.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -406,4 +407,15 @@ rps_dumped_open(const char *folder, struct rps_dumped **dumped_out,
     }
     *dumped_out = dumped;
     return RPS_OK;
+}
+
+void
+rps_dumped_add_shape(
+        struct rps_text *text, const struct rps_dumped_tensor *tensor)
+{
+    rps_text_add(text, "[");
+    for (uint32_t d = 0; d < tensor->ndim; d++) {
+        rps_text_add(text, "%s%" PRIu64, d > 0 ? ", " : "", tensor->shape[d]);
+    }
+    rps_text_add(text, "]");
 }

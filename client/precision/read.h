@@ -52,6 +52,12 @@ struct rps_dumped_operator {
     uint32_t output_count;
 };
 
+struct rps_text;
+
+/** "[128, 64]", for people. */
+void rps_dumped_add_shape(
+        struct rps_text *text, const struct rps_dumped_tensor *tensor);
+
 /** Of one step. */
 struct rps_dumped {
     char *folder; /* of its .npy files */
