@@ -169,21 +169,11 @@ rps_fd_write_all(int fd, const void *bytes, size_t length, const char *path,
     return RPS_OK;
 }
 
-rps_status
-rps_file_write(const char *path, const void *bytes, size_t length, bool replace,
+static rps_status
+close_written(int fd, rps_status status, const char *path, bool sync,
         struct rps_error *error)
 {
-    const int flags =
-            O_WRONLY | O_CREAT | O_CLOEXEC | (replace ? O_TRUNC : O_EXCL);
-    const int fd = open(path, flags, 0640);
-    rps_status status = RPS_OK;
-
-    if (fd < 0) {
-        return rps_fail(
-                error, RPS_E_IO, "cannot create %s: %s", path, strerror(errno));
-    }
-    status = rps_fd_write_all(fd, bytes, length, path, error);
-    if (status == RPS_OK && fsync(fd) != 0) {
+    if (status == RPS_OK && sync && fsync(fd) != 0) {
         status = rps_fail(
                 error, RPS_E_IO, "cannot sync %s: %s", path, strerror(errno));
     }
@@ -192,6 +182,22 @@ rps_file_write(const char *path, const void *bytes, size_t length, bool replace,
                 error, RPS_E_IO, "cannot close %s: %s", path, strerror(errno));
     }
     return status;
+}
+
+rps_status
+rps_file_write(const char *path, const void *bytes, size_t length, bool replace,
+        struct rps_error *error)
+{
+    const int flags =
+            O_WRONLY | O_CREAT | O_CLOEXEC | (replace ? O_TRUNC : O_EXCL);
+    const int fd = open(path, flags, 0640);
+
+    if (fd < 0) {
+        return rps_fail(
+                error, RPS_E_IO, "cannot create %s: %s", path, strerror(errno));
+    }
+    return close_written(fd, rps_fd_write_all(fd, bytes, length, path, error),
+            path, true, error);
 }
 
 /* A name of its own: who else writes this path now has another one. */
@@ -214,21 +220,6 @@ open_beside(const char *path, char **beside_out)
         }
     }
     return fd;
-}
-
-static rps_status
-close_written(int fd, rps_status status, const char *path, bool sync,
-        struct rps_error *error)
-{
-    if (status == RPS_OK && sync && fsync(fd) != 0) {
-        status = rps_fail(
-                error, RPS_E_IO, "cannot sync %s: %s", path, strerror(errno));
-    }
-    if (close(fd) != 0 && status == RPS_OK) {
-        status = rps_fail(
-                error, RPS_E_IO, "cannot close %s: %s", path, strerror(errno));
-    }
-    return status;
 }
 
 /* before: the file that is there, whose permissions stay; NULL: none is. */
