@@ -5,7 +5,6 @@
 #include "client/cli/precision.h"
 #include "client/cli/precision_guide.h"
 #include "client/cli/shell_words.h"
-#include "client/precision/clean.h"
 #include "client/precision/read.h"
 
 #include <dirent.h>
@@ -187,15 +186,7 @@ operator_word(const struct rps_dumped *dumped, uint32_t index)
 
         if (strcmp(other->name, op->name) == 0 &&
                 strcmp(other->type, op->type) != 0) {
-            char *type = strdup(op->type);
-            char *word = NULL;
-
-            if (type != NULL) {
-                rps_dump_clean(type);
-                word = rps_format("%s.%s", type, op->clean);
-            }
-            free(type);
-            return word;
+            return rps_dumped_file_name(op);
         }
     }
     return strdup(op->name);

@@ -13,21 +13,6 @@
 
 /* --- by its name ---------------------------------------------------------- */
 
-/* "linear.top_0_linear": type and name as a file's name begins. */
-static char *
-whole_name(const struct rps_dumped_operator *op)
-{
-    char *type = strdup(op->type);
-    char *whole = NULL;
-
-    if (type != NULL) {
-        rps_dump_clean(type);
-        whole = rps_format("%s.%s", type, op->clean);
-    }
-    free(type);
-    return whole;
-}
-
 /* Is `name` the operator's, or only in it? `clean` is the name, cleaned. */
 static bool
 is_meant(const struct rps_dumped_operator *op, const char *whole,
@@ -54,7 +39,7 @@ find(const struct rps_dumped *dumped, const char *name, const char *clean,
         bool in_it, struct rps_ni_found *found, struct rps_error *error)
 {
     for (uint32_t i = 0; i < dumped->operator_count; i++) {
-        char *whole = whole_name(&dumped->operators[i]);
+        char *whole = rps_dumped_file_name(&dumped->operators[i]);
 
         if (whole == NULL) {
             return no_memory(error);

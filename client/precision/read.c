@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "client/precision/clean.h"
 #include "client/precision/read_impl.h"
 
 #include <dirent.h>
@@ -407,6 +408,20 @@ rps_dumped_open(const char *folder, struct rps_dumped **dumped_out,
     }
     *dumped_out = dumped;
     return RPS_OK;
+}
+
+char *
+rps_dumped_file_name(const struct rps_dumped_operator *op)
+{
+    char *type = strdup(op->type);
+    char *name = NULL;
+
+    if (type != NULL) {
+        rps_dump_clean(type);
+        name = rps_format("%s.%s", type, op->clean);
+    }
+    free(type);
+    return name;
 }
 
 void

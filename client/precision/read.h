@@ -54,6 +54,10 @@ struct rps_dumped_operator {
 
 struct rps_text;
 
+/** "linear.top_0_linear": as its files' names begin. free(); NULL: no memory.
+ */
+char *rps_dumped_file_name(const struct rps_dumped_operator *op);
+
 /** "[128, 64]", for people. */
 void rps_dumped_add_shape(
         struct rps_text *text, const struct rps_dumped_tensor *tensor);
