@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package of client/python on the library of this build."""
+import contextlib
+import json
 import os
-import socket
 import subprocess
 import sys
 
@@ -79,10 +80,17 @@ def cluster_of(*servers, chief=False):
 
 def free_addresses(count):
     """Of the loopback, for servers that a cluster names."""
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    names = [f"127.0.0.1:{one.getsockname()[1]}" for one in held]
-    for one in held:
-        one.close()
-    return names
+    return [f"127.0.0.1:{port}" for port in programs.free_ports(count)]
+
+
+@contextlib.contextmanager
+def two_servers():
+    """Of one job, as connect() of its only worker is told of them."""
+    cluster = {"ps": free_addresses(2), "worker": ["localhost:1"]}
+    with contextlib.ExitStack() as stack:
+        for index in range(2):
+            stack.enter_context(programs.Recpsd(bind=None, env={
+                "TF_CONFIG": json.dumps({
+                    "cluster": cluster,
+                    "task": {"type": "ps", "index": index}})}))
+        yield {"cluster": cluster, "task": {"type": "worker", "index": 0}}

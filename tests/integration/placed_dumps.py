@@ -7,6 +7,8 @@ import sys
 
 import numpy as np
 
+from numpy_dumps import DTYPES, clean
+
 # The script of the precision guide, its print indented.
 FIND_NAN = '''
 import glob
@@ -21,8 +23,6 @@ for i in files:
         break
 '''
 
-DTYPES = {"float32": "f32", "float64": "f64", "int32": "i32", "uint32": "u32",
-          "int64": "i64", "uint64": "u64"}
 PLACE = 0x7f0000000000
 
 
@@ -37,10 +37,6 @@ def find_nan(folder, tmp_path):
                           capture_output=True, text=True, timeout=60,
                           check=True)
     return done.stdout.strip().rpartition("/")[2] or None
-
-
-def clean(name):
-    return "".join("_" if c in "./\\ " else c for c in name)
 
 
 class Tensor:

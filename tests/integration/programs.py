@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -54,6 +55,17 @@ def has_mpi():
     """Was this built with librecps-collective, and can it be run?"""
     library = BUILD / "client/collective/librecps-collective.so"
     return library.exists() and shutil.which("mpirun") is not None
+
+
+def free_ports(count):
+    """Of the loopback, a moment ago: for servers that a cluster names."""
+    socks = [socket.socket() for _ in range(count)]
+    for sock in socks:
+        sock.bind(("127.0.0.1", 0))
+    ports = [sock.getsockname()[1] for sock in socks]
+    for sock in socks:
+        sock.close()
+    return ports
 
 
 def unix_folder():

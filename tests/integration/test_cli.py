@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import socket
 import struct
 import subprocess
 
@@ -23,21 +22,11 @@ def recps(*arguments, env=None, timeout=60):
                           errors="replace", check=False)
 
 
-def free_ports(count):
-    socks = [socket.socket() for _ in range(count)]
-    for sock in socks:
-        sock.bind(("127.0.0.1", 0))
-    ports = [sock.getsockname()[1] for sock in socks]
-    for sock in socks:
-        sock.close()
-    return ports
-
-
 class Cluster:
     """Two servers of one job."""
 
     def __init__(self, folder=None):
-        ports = free_ports(2)
+        ports = programs.free_ports(2)
         self.hosts = ",".join(f"127.0.0.1:{p}" for p in ports)
         self.servers = []
         for index in range(2):
@@ -322,7 +311,7 @@ def test_a_failure_is_json_too(arguments, code, words):
 
 
 def test_the_json_of_a_failure_has_the_status(cluster):
-    port = free_ports(1)[0]
+    port = programs.free_ports(1)[0]
     run = recps("ping", "--ps-hosts", f"127.0.0.1:{port}", "--json",
                 "--connect-timeout", "1")
     answer = json.loads(run.stdout)
@@ -335,7 +324,7 @@ def test_the_json_of_a_failure_has_the_status(cluster):
 
 
 def test_an_unreachable_server_is_69_and_named():
-    port = free_ports(1)[0]
+    port = programs.free_ports(1)[0]
     run = recps("ping", "--ps-hosts", f"127.0.0.1:{port}",
                 "--connect-timeout", "1")
     assert run.returncode == 69

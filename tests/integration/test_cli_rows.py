@@ -8,7 +8,7 @@ import pytest
 
 import programs
 import wire
-from test_cli import Cluster, fill, free_ports, recps
+from test_cli import Cluster, fill, recps
 
 pytestmark = pytest.mark.skipif(
     not programs.RECPS.is_file(), reason=f"{programs.RECPS} is not built")
@@ -172,7 +172,7 @@ def test_a_stranger_may_not_ask(recpsd):
 
 
 def test_an_unreachable_server_is_69():
-    port = free_ports(1)[0]
+    port = programs.free_ports(1)[0]
     run = recps("log-level", "--json", "--ps-hosts", f"127.0.0.1:{port}",
                 "--connect-timeout", "0.3")
     assert run.returncode == 69

@@ -10,22 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from placed_dumps import FIND_NAN
 import programs
 
 SAMPLE = programs.TESTS_BUILD / "tests/tools/dump_sample"
-# The script of the precision guide, its print indented.
-FIND_NAN = '''
-import glob
-import numpy as np
-
-files = glob.glob("dump_data_npy/*")
-files.sort(key = lambda x : int(x.split(".")[4]))
-for i in files:
-    f = np.load(i)
-    if np.isnan(f).any():
-        print(i)
-        break
-'''
 
 pytestmark = pytest.mark.skipif(not SAMPLE.is_file(),
                                 reason="dump_sample is not built")

@@ -285,11 +285,7 @@ class Job:
     """Two servers and a recps-train that would go on for hours."""
 
     def __init__(self, folder, mode, *flags):
-        ports = []
-        for _ in range(2):
-            with socket.socket() as sock:
-                sock.bind(("127.0.0.1", 0))
-                ports.append(sock.getsockname()[1])
+        ports = programs.free_ports(2)
         self.folder = folder / "checkpoints"
         self.servers = []
         self.cluster = {"ps": [f"127.0.0.1:{p}" for p in ports],

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import re
-import socket
 import subprocess
 import sys
 import types
@@ -31,28 +30,10 @@ DIM, KEYS, FIELDS = 8, 200, 5
 counter = iter(range(10**6))
 
 
-def free_addresses(count):
-    """Ports that were free a moment ago: a cluster is known before it is."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
-
-
 @pytest.fixture(scope="module")
 def servers():
-    """Two of one job, as connect() is told of them."""
-    cluster = {"ps": free_addresses(2), "worker": ["localhost:1"]}
-    with contextlib.ExitStack() as stack:
-        for index in range(2):
-            stack.enter_context(programs.Recpsd(bind=None, env={
-                "TF_CONFIG": json.dumps({
-                    "cluster": cluster,
-                    "task": {"type": "ps", "index": index}})}))
-        yield {"cluster": cluster, "task": {"type": "worker", "index": 0}}
+    with package.two_servers() as task:
+        yield task
 
 
 @pytest.fixture(params=["embedded", "two servers"])
@@ -533,7 +514,7 @@ def test_tables_are_saved_and_loaded_where_one_says(rec, tmp_path,
 
 
 def test_servers_save_for_themselves(rec, tmp_path, monkeypatch):
-    cluster = {"ps": free_addresses(2), "worker": ["localhost:1"]}
+    cluster = {"ps": package.free_addresses(2), "worker": ["localhost:1"]}
     with contextlib.ExitStack() as stack:
         for index in range(2):
             stack.enter_context(programs.Recpsd(
@@ -613,7 +594,7 @@ app.run(main)
 def test_a_cluster_starts_from_the_guide_s_flags(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(FLAGS_SCRIPT)
-    hosts = free_addresses(2), ["localhost:1", "localhost:2"]
+    hosts = package.free_addresses(2), ["localhost:1", "localhost:2"]
     jobs = {}
     try:
         for job, index in (("ps", 0), ("ps", 1), ("worker", 0),

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps.torch against nn.Embedding and nn.EmbeddingBag, by PyTorch itself."""
-import contextlib
 import copy
 import inspect
 import json
 import re
-import socket
 import subprocess
 import sys
 
@@ -23,28 +21,10 @@ DIM, KEYS, FIELDS, DENSE = 8, 300, 6, 4
 counter = iter(range(10**6))
 
 
-def free_addresses(count):
-    """Ports that were free a moment ago: a cluster is known before it is."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
-
-
 @pytest.fixture(scope="module")
 def servers():
-    """Two of one job, as connect() is told of them."""
-    cluster = {"ps": free_addresses(2), "worker": ["localhost:1"]}
-    with contextlib.ExitStack() as stack:
-        for index in range(2):
-            stack.enter_context(programs.Recpsd(bind=None, env={
-                "TF_CONFIG": json.dumps({
-                    "cluster": cluster,
-                    "task": {"type": "ps", "index": index}})}))
-        yield {"cluster": cluster, "task": {"type": "worker", "index": 0}}
+    with package.two_servers() as task:
+        yield task
 
 
 @pytest.fixture(params=["embedded", "two servers"])
