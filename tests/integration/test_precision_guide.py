@@ -645,8 +645,8 @@ class Prompt:
         return self.wait(wanted)
 
     def interrupt(self):
-        """Ctrl+C until the prompt is back: a loaded machine may take the
-        first one before the command listens."""
+        """Ctrl+C until the prompt is back: dash forgets one that comes while
+        it starts a program, and no one else can tell it again."""
         for _ in range(6):
             os.write(self.fd, b"\x03")
             try:
