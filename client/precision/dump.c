@@ -123,9 +123,9 @@ rps_dump_bytes(uint64_t steps, uint64_t operations, uint64_t bytes)
  * ---------------------------------------------------------
  */
 
-void
-rps_dump_fail(
-        struct rps_dump *dump, rps_status status, const struct rps_error *error)
+/* The first failure ends the dump; `error` has its words. */
+static void
+fail(struct rps_dump *dump, rps_status status, const struct rps_error *error)
 {
     pthread_mutex_lock(&dump->lock);
     if (dump->status == RPS_OK) {
@@ -208,7 +208,7 @@ finish_step(struct rps_dump *dump, struct rps_dump_step_files *step)
     pthread_mutex_unlock(&dump->lock);
     status = rps_dump_manifest_write(dump, step, whole, &bytes, &error);
     if (status != RPS_OK) {
-        rps_dump_fail(dump, status, &error);
+        fail(dump, status, &error);
         /* a full disk: without its manifest nobody knows what it is */
         (void)rps_dir_remove(step->folder, NULL);
     }
@@ -323,7 +323,7 @@ rps_dump_step(struct rps_dump *dump, uint64_t step)
     }
     status = begin_step(dump, step, &error);
     if (status != RPS_OK) {
-        rps_dump_fail(dump, status, &error);
+        fail(dump, status, &error);
     }
 }
 
@@ -476,14 +476,14 @@ rps_dump_before(struct rps_dump *dump, const struct rps_dump_operator *op)
     if (token == NULL || !join_step(dump, token, &no_memory)) {
         if (token == NULL || no_memory) {
             status = nomem(&error);
-            rps_dump_fail(dump, status, &error);
+            fail(dump, status, &error);
         }
         free(token);
         return NULL;
     }
     status = write_inputs(dump, token, op, &error);
     if (status != RPS_OK) {
-        rps_dump_fail(dump, status, &error);
+        fail(dump, status, &error);
         leave_step(dump, token, NULL);
         return NULL;
     }
@@ -556,7 +556,7 @@ rps_dump_after(struct rps_dump *dump, struct rps_dump_token *token,
     }
     json_decref(outputs);
     if (status != RPS_OK) {
-        rps_dump_fail(dump, status, &error);
+        fail(dump, status, &error);
         free(entry);
         entry = NULL;
     }

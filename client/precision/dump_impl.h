@@ -75,10 +75,6 @@ void rps_dump_folder_unmake(struct rps_dump *dump);
 /** What the file system of PATH has for us. UINT64_MAX: it does not say. */
 uint64_t rps_dump_free_bytes(const char *path);
 
-/** The first failure ends the dump; `error` has its words. */
-void rps_dump_fail(struct rps_dump *dump, rps_status status,
-        const struct rps_error *error);
-
 /**
  * Room for a file of `bytes`, and its timestamp: later than all before.
  *
@@ -97,9 +93,6 @@ rps_status rps_dump_tensor_write(struct rps_dump *dump,
         const struct rps_dump_token *token, const char *way, uint32_t index,
         const struct rps_dump_tensor *tensor, json_t **entry_out,
         struct rps_error *error);
-
-/** Its bytes in a file: header and elements, bf16 as f32. */
-uint64_t rps_dump_file_bytes(const struct rps_dump_tensor *tensor);
 
 /** Write `{data_index}.json`; what is missing makes it incomplete. */
 rps_status rps_dump_manifest_write(struct rps_dump *dump,

@@ -44,8 +44,9 @@ elements_of(const struct rps_dump_tensor *tensor)
     return n;
 }
 
-uint64_t
-rps_dump_file_bytes(const struct rps_dump_tensor *tensor)
+/* Its bytes in a file: header and elements, bf16 as f32. */
+static uint64_t
+file_bytes(const struct rps_dump_tensor *tensor)
 {
     return RPS_NPY_HEADER_BYTES +
            elements_of(tensor) * dtypes[tensor->dtype].written;
@@ -221,8 +222,8 @@ write_some(struct rps_dump *dump, const struct rps_dump_token *token,
         char **path_out, struct rps_error *error)
 {
     uint64_t timestamp = 0;
-    rps_status status = rps_dump_reserve(
-            dump, rps_dump_file_bytes(tensor), &timestamp, error);
+    rps_status status =
+            rps_dump_reserve(dump, file_bytes(tensor), &timestamp, error);
 
     if (status != RPS_OK) {
         return status;

@@ -77,12 +77,6 @@ law_of(const char *type)
     return i;
 }
 
-bool
-rps_replay_knows(const char *type)
-{
-    return law_of(type) < LAWS;
-}
-
 /* --- what is wrong ----------------------------------------------------------
  */
 

@@ -59,7 +59,4 @@ rps_status rps_replay(const struct rps_dumped *dumped, uint32_t index,
 /** A zeroed one, or one that was freed, is fine. */
 void rps_replayed_free(struct rps_replayed *replayed);
 
-/** Is there a reference for this type? */
-bool rps_replay_knows(const char *type);
-
 #endif /* RPS_PRECISION_REPLAY_H */
