@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 char *
 rps_json_text(json_t *value)
@@ -12,6 +13,12 @@ rps_json_text(json_t *value)
 
     json_decref(value);
     return text;
+}
+
+json_t *
+rps_json_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
 }
 
 bool

@@ -15,6 +15,9 @@
 /** Compact text of a value, which is released; free(). NULL: no memory. */
 char *rps_json_text(json_t *value);
 
+/** A number; null where it is not finite, for which JSON has none. */
+json_t *rps_json_real(double value);
+
 /** An integer >= 0. False, *out unchanged: it is none. */
 bool rps_json_count(const json_t *value, uint64_t *out);
 

@@ -10,12 +10,6 @@
 #include <stdlib.h>
 
 json_t *
-bench_number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-json_t *
 bench_text_or_null(const char *text)
 {
     return text[0] != '\0' ? json_string(text) : json_null();

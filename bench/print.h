@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the benchmarks print what they found. NaN is "not measured". */
+/* How the benchmarks print what they found. NaN is "not measured":
+ * null in JSON (rps_json_real). */
 #ifndef RPS_BENCH_PRINT_H
 #define RPS_BENCH_PRINT_H
 
 #include <jansson.h>
 #include <stdbool.h>
-
-/** null where the number is not finite. */
-json_t *bench_number_or_null(double value);
 
 /** null where the text is empty. */
 json_t *bench_text_or_null(const char *text);

@@ -161,10 +161,9 @@ step_end_text(
                             : NULL;
 
     /* jansson writes 17 digits: the loss arrives bit for bit */
-    return rps_json_text(
-            json_pack("{s:I, s:o, s:o, s:o*}", "rank", (json_int_t)client->rank,
-                    "loss", isfinite(loss) ? json_real(loss) : json_null(),
-                    "wishes", wish_names(wishes), "alike", alike));
+    return rps_json_text(json_pack("{s:I, s:o, s:o, s:o*}", "rank",
+            (json_int_t)client->rank, "loss", rps_json_real(loss), "wishes",
+            wish_names(wishes), "alike", alike));
 }
 
 /* Of a job that has not started: who has not come. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/checkpoint/report.h"
 
+#include "base/json.h"
 #include "base/spec.h"
 #include "bench/options.h"
 #include "bench/print.h"
@@ -30,7 +31,7 @@ print_json(const struct bench_checkpoint_report *report,
             (json_int_t)args->save_buffer);
 
 #define BENCH_ADD(name, words) \
-    json_object_set_new(object, #name, bench_number_or_null(report->name));
+    json_object_set_new(object, #name, rps_json_real(report->name));
     BENCH_CHECKPOINT_FIGURES(BENCH_ADD)
 #undef BENCH_ADD
     bench_add_machine(object);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/npu/report.h"
 
+#include "base/json.h"
 #include "bench/print.h"
 
 #include <math.h>
@@ -27,7 +28,7 @@ print_json(const struct bench_npu_report *report,
             (json_int_t)args->link_bytes_per_second);
 
 #define BENCH_ADD(name, words) \
-    json_object_set_new(object, #name, bench_number_or_null(report->name));
+    json_object_set_new(object, #name, rps_json_real(report->name));
     BENCH_NPU_FIGURES(BENCH_ADD)
 #undef BENCH_ADD
     bench_add_machine(object);

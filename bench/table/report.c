@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/table/report.h"
 
+#include "base/json.h"
 #include "base/spec.h"
 #include "bench/memory.h"
 #include "bench/print.h"
@@ -63,7 +64,7 @@ print_json(const struct bench_report *report,
 
     add_request(object, args, rows);
 #define BENCH_ADD(name, words) \
-    json_object_set_new(object, #name, bench_number_or_null(report->name));
+    json_object_set_new(object, #name, rps_json_real(report->name));
     BENCH_FIGURES(BENCH_ADD)
 #undef BENCH_ADD
     json_object_set_new(object, "absl", bench_text_or_null(report->absl));

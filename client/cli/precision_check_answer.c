@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "client/cli/precision.h"
 #include "client/cli/precision_check.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -152,12 +152,6 @@ print_text(const struct rps_check *check,
 /* --- for programs ----------------------------------------------------------
  */
 
-static json_t *
-number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 /* "3fe62e42fefa39ef": nine digits are not all. */
 static json_t *
 bits_of(double value)
@@ -176,8 +170,8 @@ first_json(const struct rps_losses_compared *compared)
     return json_pack("{s:I, s:I, s:[o, o], s:[o, o]}", "step",
             (json_int_t)compared->first_step, "run",
             (json_int_t)compared->first_run + 1, "losses",
-            number_or_null(compared->first_loss[0]),
-            number_or_null(compared->first_loss[1]), "bits",
+            rps_json_real(compared->first_loss[0]),
+            rps_json_real(compared->first_loss[1]), "bits",
             bits_of(compared->first_loss[0]), bits_of(compared->first_loss[1]));
 }
 
@@ -194,7 +188,7 @@ runs_json(const struct rps_check *check)
                 list, json_pack("{s:I, s:I, s:o, s:o}", "first_step",
                               (json_int_t)run->list[0].step, "last_step",
                               (json_int_t)last->step, "last_loss",
-                              number_or_null(last->value), "log",
+                              rps_json_real(last->value), "log",
                               check->keep != NULL ? json_string(run->path)
                                                   : json_null()));
     }
@@ -218,7 +212,7 @@ to_json(const struct rps_check *check,
             differ ? json_pack("{s:I, s:I, s:o}", "step",
                              (json_int_t)compared->largest_step, "run",
                              (json_int_t)compared->largest_run + 1, "by",
-                             number_or_null(compared->largest))
+                             rps_json_real(compared->largest))
                    : json_null());
     json_object_set_new(object, "not_finite",
             compared->not_finite

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
 #include "base/text.h"
 #include "client/cli/key.h"
 #include "client/cli/precision_ckpt.h"
@@ -7,7 +8,6 @@
 #include "client/precision/variables_write.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -269,12 +269,6 @@ print_text(const struct rps_ckpt_asked *asked, const char *verdict)
 /* --- for programs ----------------------------------------------------------
  */
 
-static json_t *
-number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static void
 add_changes(json_t *object, const struct rps_variable *variable)
 {
@@ -283,11 +277,11 @@ add_changes(json_t *object, const struct rps_variable *variable)
     json_object_set_new(object, "worst",
             changed ? json_pack("{s:o, s:o}", "key",
                               rps_key_json(variable->worst_key), "cosine",
-                              number_or_null(variable->worst_cosine))
+                              rps_json_real(variable->worst_cosine))
                     : json_null());
     json_object_set_new(object, "largest",
             changed ? json_pack("{s:o, s:o, s:I}", "change",
-                              number_or_null(variable->largest), "key",
+                              rps_json_real(variable->largest), "key",
                               rps_key_json(variable->largest_key), "column",
                               (json_int_t)variable->largest_column)
                     : json_null());
@@ -303,7 +297,7 @@ variable_json(const struct rps_variable *variable, double threshold)
             "name", variable->name, "table", variable->table, "slot",
             variable->slot != NULL ? json_string(variable->slot) : json_null(),
             "dense", (int)variable->dense, "cosine",
-            good ? number_or_null(variable->cosine) : json_null(), "below",
+            good ? rps_json_real(variable->cosine) : json_null(), "below",
             (int)rps_variable_is_below(variable, threshold), "rows_a",
             (json_int_t)variable->rows_a, "rows_b",
             (json_int_t)variable->rows_b, "both", (json_int_t)variable->both,
@@ -318,9 +312,9 @@ variable_json(const struct rps_variable *variable, double threshold)
     if (good) {
         /* of what is nearly 1 nine digits say nothing */
         json_object_set_new(object, "one_minus_cosine",
-                number_or_null(1.0 - variable->cosine));
-        json_object_set_new(object, "norm_a", number_or_null(variable->norm_a));
-        json_object_set_new(object, "norm_b", number_or_null(variable->norm_b));
+                rps_json_real(1.0 - variable->cosine));
+        json_object_set_new(object, "norm_a", rps_json_real(variable->norm_a));
+        json_object_set_new(object, "norm_b", rps_json_real(variable->norm_b));
     }
     add_changes(object, variable);
     return object;

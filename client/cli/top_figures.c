@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/cli/top_figures.h"
 
+#include "base/json.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -365,15 +367,9 @@ rps_top_finish(struct rps_top *top)
 /* ---- JSON ---- */
 
 static json_t *
-real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static json_t *
 milliseconds(double ns)
 {
-    return real(ns / 1e6);
+    return rps_json_real(ns / 1e6);
 }
 
 static void
@@ -396,7 +392,7 @@ add_rates(json_t *object, const struct rps_top_rates *rates, bool of_a_table)
     for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
         if (!of_a_table || figures[i].of_a_table) {
             json_object_set_new(
-                    object, figures[i].name, real(figures[i].value));
+                    object, figures[i].name, rps_json_real(figures[i].value));
         }
     }
 }
@@ -415,7 +411,7 @@ ps_json(const struct rps_top_ps *ps, uint32_t index, const char *address)
     if (!ps->here) {
         json_object_set_new(object, "error", json_string(ps->why));
     }
-    json_object_set_new(object, "ping_ms", real(ps->ping_ms));
+    json_object_set_new(object, "ping_ms", rps_json_real(ps->ping_ms));
     json_object_set_new(
             object, "lookup_p50_ms", milliseconds(ps->lookup_p50_ns));
     json_object_set_new(
@@ -470,7 +466,7 @@ rps_top_json(const struct rps_top *top, const rps_cluster *cluster)
     }
     add_rates(sum, &top->sum, false);
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o*}", "seconds",
-            real(top->seconds), "ps", servers, "all", sum, "tables", tables,
-            "hot", hot_json(top), "workers",
+            rps_json_real(top->seconds), "ps", servers, "all", sum, "tables",
+            tables, "hot", hot_json(top), "workers",
             top->workers != NULL ? rps_top_workers_json(top->workers) : NULL);
 }
