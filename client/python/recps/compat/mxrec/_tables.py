@@ -9,8 +9,8 @@ import typing
 import tensorflow as tf
 
 import recps
+from recps._tensorflow_rows import Ids, Rows, TensorLike, as_ids
 from recps.compat.mxrec import _checks, _config
-from recps.tensorflow import Rows, TensorLike
 
 _NAME = re.compile(r"[0-9A-Za-z_.]+")
 _INT31 = 2**31 - 1
@@ -39,7 +39,7 @@ class EmbeddingTable:
         self.rows = Rows(
             fields["name"], fields["dimension"], self._open,
             push="apply" if _has_sparse_optimizer and optimizer is None
-            else "backward")
+            else "backward", on_lookup=_list_lookup)
 
     def _open(self) -> recps.EmbeddingTable:
         first = self._given or self._bound or DEFAULT_OPTIMIZER
@@ -249,10 +249,18 @@ def embedding_lookup(emb_table: EmbeddingTable, ids: TensorLike) -> TensorLike:
     if not isinstance(emb_table, EmbeddingTable):
         raise TypeError("emb_table: must be what get_embedding_table() "
                         f"returned, got {type(emb_table).__name__}")
-    rows = emb_table.rows.look_up(ids)
+    if isinstance(ids, (tf.SparseTensor, tf.RaggedTensor)):
+        raise TypeError(
+            f"ids: {type(ids).__name__}, must be a tensor, as in Rec SDK: "
+            "ids.to_tensor() or tf.sparse.to_dense(), or for bags of them "
+            "recps.tensorflow.embedding_lookup_sparse(emb_table, ids)")
+    return emb_table.rows.look_up(Ids(as_ids(ids)))
+
+
+def _list_lookup(rows: TensorLike) -> None:
+    """For get_sparse_embedding() of the graph."""
     if not tf.executing_eagerly():
         tf.compat.v1.add_to_collection(_LOOKUPS, rows)
-    return rows
 
 
 def get_sparse_embedding() -> list[TensorLike]:
