@@ -16,6 +16,9 @@ class Modes:
     """As what rows travel from the servers."""
     push_wire: str = "float32"
     """As what gradients travel to them."""
+    pools_on_server: bool = True
+    """Servers may sum what they have of a bag: how many there are is seen in
+    the last bits."""
     deterministic: bool = False
     """Bits of a run are those of the next."""
 

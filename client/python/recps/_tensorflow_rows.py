@@ -200,9 +200,8 @@ class Rows:
             wire=modes.lookup_wire)
 
     def _pools_there(self, offsets: typing.Any) -> bool:
-        """Partial sums of servers depend on how many there are."""
         return (self.pool_on_server and offsets is not None
-                and not modes.deterministic)
+                and modes.pools_on_server)
 
     def _take(self, part: Part) -> None:
         """A gradient that TensorFlow has worked out."""

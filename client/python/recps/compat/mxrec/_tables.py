@@ -9,7 +9,9 @@ import typing
 import tensorflow as tf
 
 import recps
+from recps._modes import modes
 from recps._tensorflow_rows import Ids, Rows, TensorLike, as_ids
+from recps.compat import _options
 from recps.compat.mxrec import _checks, _config
 
 _NAME = re.compile(r"[0-9A-Za-z_.]+")
@@ -115,6 +117,7 @@ def forget() -> None:
     with _lock:
         _has_sparse_optimizer = False
         _tables.clear()
+    _options.clear()
     _config.close()
 
 
@@ -185,6 +188,19 @@ def _checked(name: typing.Any, dimension: typing.Any, vocabulary: typing.Any,
             "max_cold_secs": max_cold_secs or 0}
 
 
+def _refuse_clock(fields: dict[str, typing.Any]) -> None:
+    if fields["max_cold_secs"]:
+        raise ValueError(
+            f"deterministic: the table {fields['name']!r} has max_cold_secs="
+            f"{fields['max_cold_secs']}: which rows leave is the clock's "
+            "choice, so no two runs have the same bits; leave one of both out")
+
+
+def _refuse_clocks() -> None:
+    for table in get_existing_tables():
+        _refuse_clock(table._fields)
+
+
 def get_embedding_table(
         name: str, dimension: int, device_vocabulary_size: int,
         initializer: typing.Any = tf.compat.v1.random_normal_initializer,
@@ -222,6 +238,8 @@ def get_embedding_table(
         raise ValueError(
             f"value_dtype: must be tf.float32, got {value_dtype!r}")
     _checks.one_of("distribution_strategy", distribution_strategy, ("MP",))
+    if modes.deterministic:
+        _refuse_clock(fields)
     fields.update(initializer=first, seed=seed)
     with _lock:
         known = _tables.get(name)
@@ -293,3 +311,6 @@ def get_init_hashtable_op() -> TensorLike:
 def get_existing_tables() -> list[EmbeddingTable]:
     """The tables of this process, as they were made."""
     return list(_tables.values())
+
+
+_options.on_deterministic(_refuse_clocks)
