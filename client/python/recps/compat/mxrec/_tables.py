@@ -2,6 +2,8 @@
 """Tables and lookups."""
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
 import threading
 import typing
@@ -27,6 +29,15 @@ _LOOKUPS = "recps_lookups"  # a collection of each graph
 _has_sparse_optimizer = False
 
 
+def _adamw_of(name: str) -> recps.AdamW:
+    """As the servers' table has it."""
+    spec = _config.client().find_embedding_table(name)._spec
+    return recps.AdamW(**{
+        field.name: getattr(spec, field.name)
+        for field in dataclasses.fields(recps.AdamW)
+        if field.name != "catchup"})
+
+
 class EmbeddingTable:
     """Made by :func:`get_embedding_table`; opened at the servers when rows
     are first asked for, with the optimizer that it has by then."""
@@ -44,9 +55,17 @@ class EmbeddingTable:
             else "backward", on_lookup=_list_lookup)
 
     def _open(self) -> recps.EmbeddingTable:
-        first = self._given or self._bound or DEFAULT_OPTIMIZER
-        return _config.client().get_embedding_table(
-            optimizer=first, **self._fields)
+        first = self._given or self._bound
+        open_it = functools.partial(_config.client().get_embedding_table,
+                                    **self._fields)
+        try:
+            return open_it(optimizer=first or DEFAULT_OPTIMIZER)
+        except recps.MismatchError:
+            if first is not None:
+                raise
+        # eager: another worker has the optimizer already that comes to this
+        # one after its first lookup
+        return open_it(optimizer=_adamw_of(self.name))
 
     @property
     def name(self) -> str:
