@@ -176,6 +176,7 @@ class Client:
             collections.deque())
         self._tables: dict[str, EmbeddingTable] = {}
         self._kept_step = 0
+        self._joined: Started | None = None  # what join() answered last
         self._lost: dict[int, Rollback] = {}  # until rolled_back()
         self._lost_words = ""
         self._forsaken = False  # closed while an interrupted call goes on
@@ -558,7 +559,8 @@ class Client:
         self._ask(lambda handle: int(
             c.lib.rps_job_join(handle, ctypes.byref(start))))
         self._lost.clear()
-        return _started(start)
+        self._joined = _started(start)
+        return self._joined
 
     def await_end(self, timeout: float | None = None) -> bool:
         """An evaluator: has the job ended (its chief's shutdown)? Waits for

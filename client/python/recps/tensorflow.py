@@ -9,31 +9,25 @@
 
 The same lines work in a compat.v1 graph: what minimizes the loss over the
 trainable variables pushes, too. docs/PYTHON.md, TensorFlow.
-
-Rows are no variables. What TensorFlow sees is an anchor, a trainable scalar
-that stays 0: its gradient is always 0, and working it out is the push.
 """
 from __future__ import annotations
 
-import threading
 import typing
-import weakref
 
 import numpy
 import tensorflow as tf
 
 import recps
+from recps import _tensorflow_bags as bags
 from recps._client import Client
 from recps._table import EmbeddingTable as Table
-from recps._table import Push, push_tables
-from recps._ticket import Ticket
+from recps._table import push_tables
+from recps._tensorflow_rows import (Origin, Rows, TensorLike, origin_of,
+                                    push_all)
 
-__all__ = ["EmbeddingTable", "apply_gradients", "push_gradients"]
+__all__ = ["EmbeddingTable", "apply_gradients", "embedding_lookup_sparse",
+           "push_gradients"]
 
-#: A tensor, or what becomes one; TensorFlow has no types that mypy reads.
-TensorLike = typing.Any
-
-PUSHES = ("backward", "step", "apply")
 _ZERO = numpy.float32(0)
 
 _own_client: list[Client] = []
@@ -44,172 +38,6 @@ def _default_client() -> Client:
     if not _own_client or _own_client[0].closed or not _own_client[0].is_ours:
         _own_client[:] = [recps.connect()]
     return _own_client[0]
-
-
-def _as_ids(ids: TensorLike) -> TensorLike:
-    """Ids as a tensor of integers: a float holds no id."""
-    if not tf.is_tensor(ids) and not isinstance(ids, tf.Variable):
-        ids = numpy.asarray(ids)  # of Python's ints: 64 bits
-    ids = tf.convert_to_tensor(ids)
-    if not ids.dtype.is_integer:
-        raise TypeError(f"ids: {ids.dtype.name}, must be integers")
-    return ids
-
-
-class Rows:
-    """A table as TensorFlow sees it, whatever holds it; internal.
-
-    :param open_table: called once, when rows are first asked for.
-    """
-
-    def __init__(self, name: str, dimension: int,
-                 open_table: typing.Callable[[], Table], *,
-                 push: str = "backward",
-                 learning_rate: float | None = None,
-                 padding_id: int | None = None,
-                 gradient_scale: float = 1.0) -> None:
-        if push not in PUSHES:
-            raise ValueError(f"push: {push!r}, must be one of "
-                             f"{', '.join(PUSHES)}")
-        self.name = name
-        self.dimension = dimension
-        self.push_when = push
-        self.learning_rate = learning_rate
-        self.padding_id = padding_id
-        self.gradient_scale = gradient_scale
-        self._open_table = open_table
-        self._table: Table | None = None
-        self._lock = threading.RLock()  # _table, _kept, _open, the anchors
-        self._waiting = threading.Lock()  # lookups of a step run side by side
-        self._kept: list[Push] = []
-        self._open: list[Ticket[None]] = []  # pushes on their way
-        self._anchors: typing.Any = weakref.WeakKeyDictionary()
-        self._eager_anchor: typing.Any = None
-
-    @property
-    def table(self) -> Table:
-        """The table; the first who asks opens it."""
-        with self._lock:
-            if self._table is None:
-                self._table = self._open_table()
-            return self._table
-
-    @property
-    def is_open(self) -> bool:
-        """Was it opened?"""
-        return self._table is not None
-
-    def anchor(self) -> TensorLike:
-        """The variable of this graph, or of eager execution."""
-        with self._lock, tf.init_scope():  # out of a tf.function
-            if tf.executing_eagerly():
-                if self._eager_anchor is None:
-                    self._eager_anchor = self._new_anchor()
-                return self._eager_anchor
-            graph = tf.compat.v1.get_default_graph()
-            if graph not in self._anchors:
-                self._anchors[graph] = self._new_anchor()
-            return self._anchors[graph]
-
-    def _new_anchor(self) -> TensorLike:
-        return tf.Variable(0.0, trainable=True, dtype=tf.float32,
-                           name=f"recps/{self.name}/anchor")
-
-    # --- in a graph, or eager ---------------------------------------------
-
-    def look_up(self, ids: TensorLike,
-                read_only: TensorLike = False) -> TensorLike:
-        """Rows of ids, whose gradient is pushed (or kept)."""
-        keys = _as_ids(ids)
-        if read_only is True:
-            return self._read_op(keys, True)
-
-        @tf.custom_gradient
-        def rows_of(anchor: TensorLike, keys: TensorLike) -> TensorLike:
-            del anchor  # what makes TensorFlow ask for the gradient
-
-            def gradient(upstream: TensorLike) -> TensorLike:
-                return self._take_op(keys, upstream), None
-
-            return self._read_op(keys, read_only), gradient
-
-        rows = rows_of(self.anchor(), keys)
-        rows._recps_lookup = (self, keys)
-        return rows
-
-    def _read_op(self, keys: TensorLike, read_only: TensorLike) -> TensorLike:
-        rows = tf.numpy_function(
-            self._read, [keys, tf.cast(read_only, tf.bool)], tf.float32)
-        rows.set_shape(keys.shape.concatenate([self.dimension]))
-        return rows
-
-    def _take_op(self, keys: TensorLike, upstream: TensorLike) -> TensorLike:
-        gradient = tf.cast(tf.convert_to_tensor(upstream), tf.float32)
-        done = tf.numpy_function(self._take, [keys, gradient], tf.float32)
-        done.set_shape([])
-        return done
-
-    # --- when it runs -----------------------------------------------------
-
-    def _read(self, keys: typing.Any, read_only: typing.Any) -> typing.Any:
-        self.wait()  # a lookup sees the pushes before it
-        return self.table.lookup(keys, read_only=bool(read_only),
-                                 padding=self.padding_id)
-
-    def _take(self, keys: typing.Any, gradient: typing.Any) -> typing.Any:
-        """A gradient that TensorFlow has worked out."""
-        if self.push_when == "apply":
-            return _ZERO
-        if self.gradient_scale != 1.0:
-            gradient = gradient * numpy.float32(self.gradient_scale)
-        push = Push(self.table, keys, gradient, self.learning_rate,
-                    padding=self.padding_id)
-        if self.push_when == "step":
-            with self._lock:
-                self._kept.append(push)
-            return _ZERO
-        ticket = self.table.push_async(push.ids, push.gradients, push.lr,
-                                       padding=push.padding)
-        with self._lock:
-            self._open.append(ticket)
-        return _ZERO
-
-    def wait(self) -> None:
-        """Until the servers have taken every push; raises what one raised."""
-        with self._waiting:  # nobody passes a push that another waits for
-            while True:
-                with self._lock:
-                    if not self._open:
-                        return
-                    ticket = self._open.pop(0)
-                ticket.wait()
-
-    def forget(self) -> None:
-        """Drop gradients that are kept for push_gradients()."""
-        with self._lock:
-            self._kept.clear()
-
-    def take_kept(self) -> Push:
-        """What was kept, as one push: the sum is the servers' work."""
-        with self._lock:
-            kept, self._kept = self._kept, []
-        return joined(self.table, [(each.ids, each.gradients)
-                                   for each in kept],
-                      self.learning_rate, self.padding_id)
-
-
-def joined(table: Table, parts: typing.Sequence[tuple[typing.Any, typing.Any]],
-           learning_rate: float | None, padding: int | None) -> Push:
-    """Ids and gradients of several lookups of a table as one push."""
-    ids = [numpy.asarray(keys).reshape(-1).astype(numpy.int64)
-           for keys, _ in parts]
-    rows = [numpy.asarray(gradient).reshape(-1, table.dimension)
-            for _, gradient in parts]
-    if not parts:
-        ids = [numpy.empty(0, numpy.int64)]
-        rows = [numpy.empty((0, table.dimension), numpy.float32)]
-    return Push(table, numpy.concatenate(ids), numpy.concatenate(rows),
-                learning_rate, padding=padding)
 
 
 class EmbeddingTable(tf.keras.layers.Layer):
@@ -226,6 +54,9 @@ class EmbeddingTable(tf.keras.layers.Layer):
         sync mode need; ``apply`` leaves it to :func:`apply_gradients`.
     :param gradient_scale: gradients are multiplied by it, as they are pushed
         or kept.
+    :param combiner: ``sum``, ``mean`` or ``sqrtn``: ids come in bags, a row
+        each; None: a row an id.
+    :param pool_on_server: each server sums what it has of a bag.
     :param spec: what else ``Client.get_embedding_table`` takes: ``optimizer``,
         ``initializer``, ``value_dtype``, ``min_used_times``, ...
 
@@ -237,16 +68,21 @@ class EmbeddingTable(tf.keras.layers.Layer):
                  client: Client | None = None,
                  learning_rate: float | None = None,
                  padding_id: int | None = None, push: str = "backward",
-                 gradient_scale: float = 1.0, **spec: typing.Any) -> None:
+                 gradient_scale: float = 1.0, combiner: str | None = None,
+                 pool_on_server: bool = False, **spec: typing.Any) -> None:
         self._rows: Rows | None = None
+        if combiner is not None:
+            bags.check_combiner(combiner)
         super().__init__(dtype="float32")
+        self.combiner = combiner
         self.client = client if client is not None else _default_client()
         #: the table that it reads
         self.table: Table = self.client.get_embedding_table(
             name, dimension, **spec)
         self._rows = Rows(name, dimension, lambda: self.table, push=push,
                           learning_rate=learning_rate, padding_id=padding_id,
-                          gradient_scale=gradient_scale)
+                          gradient_scale=gradient_scale,
+                          pool_on_server=pool_on_server)
         self.anchor = self._rows.anchor()  # Keras has it as a weight
 
     @property
@@ -264,17 +100,22 @@ class EmbeddingTable(tf.keras.layers.Layer):
         return self._rows
 
     def call(self, ids: TensorLike, training: TensorLike = None) -> TensorLike:
-        """Rows of ids of any shape: ``ids.shape + (dimension,)`` float32."""
-        if training is None:
-            return self._mine.look_up(ids)
-        if isinstance(training, (bool, int)):
-            return self._mine.look_up(ids, not training)
-        return self._mine.look_up(ids, tf.logical_not(
-            tf.cast(training, tf.bool)))
+        """Rows of ids, float32.
+
+        Without a combiner of ids of any shape, ``ids.shape + (dimension,)``;
+        of a RaggedTensor a ragged one. With it the last axis is a bag: of a
+        tensor, a RaggedTensor or a SparseTensor, ``ids.shape[:-1] +
+        (dimension,)``; an empty bag is zeros.
+        """
+        return bags.look_up(self._mine, ids, self.combiner,
+                            _read_only(training))
 
     def compute_output_shape(self, input_shape: typing.Any) -> typing.Any:
         """Of rows of ids of this shape."""
-        return tf.TensorShape(input_shape).concatenate([self.table.dimension])
+        shape = tf.TensorShape(input_shape)
+        if self.combiner is not None:
+            shape = shape[:-1]
+        return shape.concatenate([self.table.dimension])
 
     def wait(self) -> None:
         """Until the servers have taken every push of this layer."""
@@ -314,9 +155,43 @@ def push_gradients(layers: typing.Iterable[typing.Any], *,
         push_tables(pushes, step=step)
 
 
-def origin_of(rows: TensorLike) -> tuple[Rows, TensorLike] | None:
-    """Which lookup a tensor is the answer of; None: it is none."""
-    return getattr(rows, "_recps_lookup", None)
+def _read_only(training: TensorLike) -> TensorLike:
+    """What ``training`` says of a lookup."""
+    if training is None:
+        return False
+    if isinstance(training, (bool, int)):
+        return not training
+    return tf.logical_not(tf.cast(training, tf.bool))
+
+
+def embedding_lookup_sparse(table: typing.Any, sp_ids: TensorLike,
+                            sp_weights: TensorLike = None,
+                            combiner: str = "mean",
+                            max_norm: float | None = None, *,
+                            training: TensorLike = None) -> TensorLike:
+    """``tf.nn.embedding_lookup_sparse`` of a recps table: a row a bag of ids,
+    and a gradient for each id.
+
+    There is a row for every bag of ``sp_ids``'s shape; one that is empty, also
+    at the end, is zeros (as ``tf.nn.safe_embedding_lookup_sparse`` has it).
+
+    :param table: an :class:`EmbeddingTable`, or one of ``mxrec``.
+    :param sp_ids: a SparseTensor or a RaggedTensor; its last axis is a bag.
+    :param sp_weights: of each id, of the same kind; None: 1 each. mean divides
+        by their sum, sqrtn by the root of the sum of their squares.
+    :param combiner: ``sum``, ``mean`` or ``sqrtn``.
+    :param max_norm: longer rows are cut to it before they are combined.
+    :param training: as of a layer's call.
+    """
+    rows = getattr(table, "_rows", None) or getattr(table, "rows", None)
+    if not isinstance(rows, Rows):
+        raise TypeError("table: must be an EmbeddingTable of recps.tensorflow "
+                        f"or of mxrec, got {type(table).__name__}")
+    if not isinstance(sp_ids, (tf.SparseTensor, tf.RaggedTensor)):
+        raise TypeError("sp_ids: must be a SparseTensor or a RaggedTensor, "
+                        f"got {type(sp_ids).__name__}")
+    return bags.look_up(rows, sp_ids, bags.check_combiner(combiner),
+                        _read_only(training), sp_weights, max_norm)
 
 
 def apply_gradients(grads_and_rows: typing.Iterable[tuple[
@@ -342,37 +217,20 @@ def apply_gradients(grads_and_rows: typing.Iterable[tuple[
     inputs: list[TensorLike] = [tf.constant(numpy.nan, tf.float32)
                                 if learning_rate is None
                                 else tf.cast(learning_rate, tf.float32)]
-    origins: list[Rows] = []
+    origins: list[Origin] = []
     for gradient, rows in pairs:
         origin = origin_of(rows)
         if origin is None:
             raise TypeError(f"apply_gradients: {rows!r} is not what the lookup "
                             "of a recps table returned")
-        origins.append(origin[0])
-        inputs += [origin[1],
-                   tf.cast(tf.convert_to_tensor(gradient), tf.float32)]
+        origins.append(origin)
+        inputs += [tf.cast(tf.convert_to_tensor(gradient), tf.float32),
+                   *origin.ids.tensors]
 
     def push(rate: typing.Any, *flat: typing.Any) -> typing.Any:
-        _push_all(origins, None if numpy.isnan(rate) else float(rate), flat,
-                  step)
+        push_all(origins, None if numpy.isnan(rate) else float(rate), flat,
+                 step)
         return _ZERO
 
     done = tf.numpy_function(push, inputs, tf.float32)
     return None if tf.executing_eagerly() else done.op
-
-
-def _push_all(origins: list[Rows], rate: float | None,
-              flat: typing.Sequence[typing.Any], step: int) -> None:
-    """A table stands once in a push: its lookups joined."""
-    parts: dict[int, list[tuple[typing.Any, typing.Any]]] = {}
-    holders: dict[int, Rows] = {}
-    for place, rows in enumerate(origins):
-        gradient = flat[2 * place + 1]
-        if rows.gradient_scale != 1.0:
-            gradient = gradient * numpy.float32(rows.gradient_scale)
-        holders[id(rows)] = rows
-        parts.setdefault(id(rows), []).append((flat[2 * place], gradient))
-    push_tables([joined(rows.table, parts[key],
-                        rows.learning_rate if rate is None else rate,
-                        rows.padding_id)
-                 for key, rows in holders.items()], step=step)

@@ -6,6 +6,7 @@
 
 Ranges, defaults and errors are Rec SDK's; docs/MIGRATION.md has what differs.
 """
+from recps.compat import _session
 from recps.compat.mxrec._config import init
 from recps.compat.mxrec._optimizer import AdamWOptimizer
 from recps.compat.mxrec._saver import EmbeddingTableSaver
@@ -19,3 +20,5 @@ get_existing_table = get_existing_tables  # as samples spell it
 __all__ = ["AdamWOptimizer", "EmbeddingTableSaver", "embedding_lookup",
            "get_embedding_table", "get_existing_table", "get_existing_tables",
            "get_init_hashtable_op", "get_sparse_embedding", "init"]
+
+_session.install()

@@ -7,8 +7,9 @@ import typing
 import tensorflow as tf
 
 import recps
+from recps._tensorflow_rows import TensorLike, origin_of
 from recps.compat.mxrec import _checks, _tables
-from recps.tensorflow import TensorLike, apply_gradients, origin_of
+from recps.tensorflow import apply_gradients
 
 
 def _is_tensor(value: typing.Any) -> bool:
@@ -81,7 +82,7 @@ class AdamWOptimizer:
                     f"dense variable {getattr(rows, 'name', rows)!r}: give it "
                     "what embedding_lookup() returned")
             for table in _tables.get_existing_tables():
-                if table.rows is origin[0]:
+                if table.rows is origin.rows:
                     table.bind(self._name, self, self._spec)
         done = apply_gradients(pairs, learning_rate=self._rate)
         if global_step is None:

@@ -9,7 +9,8 @@ import typing
 
 import tensorflow as tf
 
-from recps.compat.mxrec import _checks, _config
+import recps
+from recps.compat.mxrec import _checks, _config, _together
 from recps.compat.mxrec._tables import EmbeddingTable
 
 _MOST_STEP = 2**32 - 1
@@ -96,9 +97,12 @@ class EmbeddingTableSaver:
              global_step: int) -> None:
         """Load the tables of a step; what was trained since is gone.
 
-        With servers: the chief of a job of one worker.
+        In a job of several workers every one of them calls it: the chief
+        restores when all are here, and all go on from there. An evaluator
+        reads its checkpoint's files instead, and leaves the servers alone.
 
         :raises FileNotFoundError: there is no such step; which there are.
+        :raises TimedOutError: a worker has not come, which it names.
         """
         path, step = self._check(sess, save_path, global_step)
         client = _config.client()
@@ -107,17 +111,18 @@ class EmbeddingTableSaver:
         if client.embedded:
             held = str(client.where()["checkpoint_dir"])
             found = os.path.join(path, _folder_name(step))
-        else:
-            found = _note_of(path, global_step)
-        if not os.path.exists(found):
-            there = sorted(os.listdir(path)) if os.path.isdir(path) else []
-            raise FileNotFoundError(
-                f"{found}: there is no checkpoint of step {global_step}; "
-                f"there is {', '.join(there) or 'nothing'}")
-        if client.embedded:
+            _must_be_there(found, path, global_step)
             os.makedirs(held, exist_ok=True)
             _put(found, os.path.join(held, _folder_name(step)))
-        client.restore(step)
+            client.restore(step)
+            return
+        if client.is_chief or os.path.isdir(path):
+            _must_be_there(_note_of(path, global_step), path, global_step)
+        _servers_must_have(client, step, global_step)
+        if client.replicas == 1:
+            client.restore(step)
+        else:
+            _together.restore(client, step)
 
     def _check(self, sess: typing.Any, save_path: typing.Any,
                global_step: typing.Any) -> tuple[str, int]:
@@ -130,6 +135,25 @@ class EmbeddingTableSaver:
         path = _checks.path("save_path", save_path)
         return path, _own_step(_checks.whole("global_step", global_step, 0,
                                              _MOST_STEP))
+
+
+def _must_be_there(found: str, path: str, global_step: int) -> None:
+    if not os.path.exists(found):
+        there = sorted(os.listdir(path)) if os.path.isdir(path) else []
+        raise FileNotFoundError(
+            f"{found}: there is no checkpoint of step {global_step}; "
+            f"there is {', '.join(there) or 'nothing'}")
+
+
+def _servers_must_have(client: recps.Client, step: int,
+                       global_step: int) -> None:
+    """Every worker finds the same, before anybody waits."""
+    for server, stat in enumerate(client.stats()):
+        if step not in stat["checkpoints"]:
+            raise FileNotFoundError(
+                f"PS {server}: there is no checkpoint of step {global_step} "
+                f"in its checkpoint_dir {stat['checkpoint_dir']}; there is "
+                f"{', '.join(map(str, stat['checkpoints'])) or 'none'}")
 
 
 def _note_of(path: str, global_step: int) -> str:

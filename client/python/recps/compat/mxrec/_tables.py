@@ -2,6 +2,8 @@
 """Tables and lookups."""
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
 import threading
 import typing
@@ -9,8 +11,10 @@ import typing
 import tensorflow as tf
 
 import recps
+from recps._modes import modes
+from recps._tensorflow_rows import Ids, Rows, TensorLike, as_ids
+from recps.compat import _options
 from recps.compat.mxrec import _checks, _config
-from recps.tensorflow import Rows, TensorLike
 
 _NAME = re.compile(r"[0-9A-Za-z_.]+")
 _INT31 = 2**31 - 1
@@ -23,6 +27,15 @@ _lock = threading.Lock()  # _tables
 _tables: dict[str, EmbeddingTable] = {}
 _LOOKUPS = "recps_lookups"  # a collection of each graph
 _has_sparse_optimizer = False
+
+
+def _adamw_of(name: str) -> recps.AdamW:
+    """As the servers' table has it."""
+    spec = _config.client().find_embedding_table(name)._spec
+    return recps.AdamW(**{
+        field.name: getattr(spec, field.name)
+        for field in dataclasses.fields(recps.AdamW)
+        if field.name != "catchup"})
 
 
 class EmbeddingTable:
@@ -39,12 +52,20 @@ class EmbeddingTable:
         self.rows = Rows(
             fields["name"], fields["dimension"], self._open,
             push="apply" if _has_sparse_optimizer and optimizer is None
-            else "backward")
+            else "backward", on_lookup=_list_lookup)
 
     def _open(self) -> recps.EmbeddingTable:
-        first = self._given or self._bound or DEFAULT_OPTIMIZER
-        return _config.client().get_embedding_table(
-            optimizer=first, **self._fields)
+        first = self._given or self._bound
+        open_it = functools.partial(_config.client().get_embedding_table,
+                                    **self._fields)
+        try:
+            return open_it(optimizer=first or DEFAULT_OPTIMIZER)
+        except recps.MismatchError:
+            if first is not None:
+                raise
+        # eager: another worker has the optimizer already that comes to this
+        # one after its first lookup
+        return open_it(optimizer=_adamw_of(self.name))
 
     @property
     def name(self) -> str:
@@ -115,6 +136,7 @@ def forget() -> None:
     with _lock:
         _has_sparse_optimizer = False
         _tables.clear()
+    _options.clear()
     _config.close()
 
 
@@ -185,6 +207,19 @@ def _checked(name: typing.Any, dimension: typing.Any, vocabulary: typing.Any,
             "max_cold_secs": max_cold_secs or 0}
 
 
+def _refuse_clock(fields: dict[str, typing.Any]) -> None:
+    if fields["max_cold_secs"]:
+        raise ValueError(
+            f"deterministic: the table {fields['name']!r} has max_cold_secs="
+            f"{fields['max_cold_secs']}: which rows leave is the clock's "
+            "choice, so no two runs have the same bits; leave one of both out")
+
+
+def _refuse_clocks() -> None:
+    for table in get_existing_tables():
+        _refuse_clock(table._fields)
+
+
 def get_embedding_table(
         name: str, dimension: int, device_vocabulary_size: int,
         initializer: typing.Any = tf.compat.v1.random_normal_initializer,
@@ -222,6 +257,8 @@ def get_embedding_table(
         raise ValueError(
             f"value_dtype: must be tf.float32, got {value_dtype!r}")
     _checks.one_of("distribution_strategy", distribution_strategy, ("MP",))
+    if modes.deterministic:
+        _refuse_clock(fields)
     fields.update(initializer=first, seed=seed)
     with _lock:
         known = _tables.get(name)
@@ -249,10 +286,18 @@ def embedding_lookup(emb_table: EmbeddingTable, ids: TensorLike) -> TensorLike:
     if not isinstance(emb_table, EmbeddingTable):
         raise TypeError("emb_table: must be what get_embedding_table() "
                         f"returned, got {type(emb_table).__name__}")
-    rows = emb_table.rows.look_up(ids)
+    if isinstance(ids, (tf.SparseTensor, tf.RaggedTensor)):
+        raise TypeError(
+            f"ids: {type(ids).__name__}, must be a tensor, as in Rec SDK: "
+            "ids.to_tensor() or tf.sparse.to_dense(), or for bags of them "
+            "recps.tensorflow.embedding_lookup_sparse(emb_table, ids)")
+    return emb_table.rows.look_up(Ids(as_ids(ids)))
+
+
+def _list_lookup(rows: TensorLike) -> None:
+    """For get_sparse_embedding() of the graph."""
     if not tf.executing_eagerly():
         tf.compat.v1.add_to_collection(_LOOKUPS, rows)
-    return rows
 
 
 def get_sparse_embedding() -> list[TensorLike]:
@@ -285,3 +330,6 @@ def get_init_hashtable_op() -> TensorLike:
 def get_existing_tables() -> list[EmbeddingTable]:
     """The tables of this process, as they were made."""
     return list(_tables.values())
+
+
+_options.on_deterministic(_refuse_clocks)
