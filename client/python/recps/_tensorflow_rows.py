@@ -18,6 +18,7 @@ from recps._modes import modes
 from recps._table import EmbeddingTable as Table
 from recps._table import Push, push_tables
 from recps._ticket import Ticket
+from recps.errors import ReadOnlyError
 
 __all__ = ["Ids", "Origin", "Rows", "TensorLike", "as_ids", "origin_of",
            "push_all"]
@@ -69,6 +70,9 @@ class Ids(typing.NamedTuple):
         return tf.TensorShape([None if bound is None else bound - 1])
 
 
+Reader = typing.Callable[[Ids, typing.Optional[int]], typing.Any]
+
+
 class Origin(typing.NamedTuple):
     """Of which lookup a tensor is the answer."""
 
@@ -107,6 +111,8 @@ class Rows:
         self.padding_id = padding_id
         self.gradient_scale = gradient_scale
         self.pool_on_server = pool_on_server
+        #: reads instead of the table, which is not trained then
+        self.reader: Reader | None = None
         self._on_lookup = on_lookup
         self._open_table = open_table
         self._table: Table | None = None
@@ -192,6 +198,8 @@ class Rows:
     # --- when it runs -----------------------------------------------------
 
     def _read(self, read_only: bool, ids: Ids) -> typing.Any:
+        if self.reader is not None:
+            return self.reader(ids, self.padding_id)
         self.wait()  # a lookup sees the pushes before it
         return self.table.lookup(
             ids.keys, offsets=ids.offsets, pooling=ids.pooling,
@@ -207,6 +215,7 @@ class Rows:
         """A gradient that TensorFlow has worked out."""
         if self.push_when == "apply":
             return
+        self._must_train()
         part = part.scaled(self.gradient_scale)
         with self._lock:
             if self.push_when == "step":
@@ -219,6 +228,11 @@ class Rows:
             padding=self.padding_id, wire=modes.push_wire)
         with self._lock:
             self._open.append(ticket)
+
+    def _must_train(self) -> None:
+        if self.reader is not None:
+            raise ReadOnlyError(f"the table {self.name!r} is evaluated here: "
+                                "an evaluator pushes no gradients")
 
     def wait(self) -> None:
         """Until the servers have taken every push; raises what one raised."""
@@ -244,6 +258,7 @@ class Rows:
     def joined(self, parts: typing.Sequence[Part],
                learning_rate: float | None) -> Push:
         """Ids and gradients of several lookups as one push."""
+        self._must_train()
         flat = [part.spread(self.dimension, self.padding_id)
                 for part in parts]
         keys = [each[0] for each in flat] or [numpy.empty(0, numpy.int64)]

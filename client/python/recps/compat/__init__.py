@@ -22,7 +22,10 @@ import sys
 import types
 import typing
 
-__all__ = ["NAMES", "provided"]
+if typing.TYPE_CHECKING:
+    from recps._client import Client
+
+__all__ = ["NAMES", "client", "provided"]
 
 #: Top-level modules that are put in place.
 NAMES = ("mxrec", "npu_bridge", "npu_device")
@@ -74,6 +77,15 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def _is_ours(module: types.ModuleType | None) -> bool:
     return module is not None and module.__name__.startswith(f"{__name__}.")
+
+
+def client() -> Client:
+    """The client of mxrec's tables: ``begin``, ``join``, ``step_end``,
+    ``await_end``, ``shutdown_servers`` and the rest of a job. It is opened, if
+    it was not."""
+    config = importlib.import_module(f"{__name__}.mxrec._config")
+    opened: Client = config.client()
+    return opened
 
 
 def provided() -> dict[str, bool]:

@@ -10,7 +10,7 @@ import typing
 import tensorflow as tf
 
 import recps
-from recps.compat.mxrec import _checks, _config, _together
+from recps.compat.mxrec import _checks, _config, _evaluator, _together
 from recps.compat.mxrec._tables import EmbeddingTable
 
 _MOST_STEP = 2**32 - 1
@@ -77,6 +77,8 @@ class EmbeddingTableSaver:
         :param global_step: 0 to 2^32-1.
         """
         path, step = self._check(sess, save_path, global_step)
+        if _evaluator.is_evaluator():
+            return
         client = _config.client()
         for table in self._tables:
             table.rows.wait()
@@ -86,7 +88,9 @@ class EmbeddingTableSaver:
         os.makedirs(path, mode=0o750, exist_ok=True)
         if not client.embedded:
             client.save(step)
-            _write_note(path, global_step, client.where())
+            _write_note(path, global_step, {
+                **client.where(),
+                "checkpoint_dir": client.stats()[0]["checkpoint_dir"]})
             return
         client.save(step, keep=1)
         held = str(client.where()["checkpoint_dir"])
@@ -105,6 +109,11 @@ class EmbeddingTableSaver:
         :raises TimedOutError: a worker has not come, which it names.
         """
         path, step = self._check(sess, save_path, global_step)
+        if _evaluator.is_evaluator():
+            note = _note_of(path, global_step)
+            _must_be_there(note, path, global_step)
+            self._evaluate(note, _folder_name(step))
+            return
         client = _config.client()
         for table in self._tables:
             table.rows.wait()
@@ -123,6 +132,13 @@ class EmbeddingTableSaver:
             client.restore(step)
         else:
             _together.restore(client, step)
+
+    def _evaluate(self, note: str, name: str) -> None:
+        with open(note, encoding="utf-8") as file:
+            folder = _evaluator.folder_of(json.load(file), name)
+        for table in self._tables:
+            if table.reader is not None:
+                table.reader.load(folder)
 
     def _check(self, sess: typing.Any, save_path: typing.Any,
                global_step: typing.Any) -> tuple[str, int]:

@@ -14,7 +14,7 @@ import recps
 from recps._modes import modes
 from recps._tensorflow_rows import Ids, Rows, TensorLike, as_ids
 from recps.compat import _options
-from recps.compat.mxrec import _checks, _config
+from recps.compat.mxrec import _checks, _config, _evaluator
 
 _NAME = re.compile(r"[0-9A-Za-z_.]+")
 _INT31 = 2**31 - 1
@@ -53,6 +53,10 @@ class EmbeddingTable:
             fields["name"], fields["dimension"], self._open,
             push="apply" if _has_sparse_optimizer and optimizer is None
             else "backward", on_lookup=_list_lookup)
+        self.reader: _evaluator.Reader | None = None
+        if _evaluator.is_evaluator():
+            self.rows.reader = self.reader = _evaluator.Reader(
+                fields["name"])
 
     def _open(self) -> recps.EmbeddingTable:
         first = self._given or self._bound
@@ -90,7 +94,8 @@ class EmbeddingTable:
     def size(self) -> int:
         """Rows that it has."""
         self.rows.wait()
-        return len(self.table)
+        return (len(self.table) if self.reader is None
+                else len(self.reader.file))
 
     def capacity(self) -> int:
         """Rows that were announced; it grows beyond them."""
@@ -320,7 +325,8 @@ def get_init_hashtable_op() -> TensorLike:
 
     def open_all() -> typing.Any:
         for name in names:
-            _tables[name].rows.table  # opens it
+            if _tables[name].reader is None:
+                _tables[name].rows.table  # opens it
         return [True]
 
     done = tf.numpy_function(open_all, [], tf.bool)
