@@ -3,6 +3,7 @@
 """A lookup of 4096 x 26 ids from NumPy against the same loop in C, on one
 library, the same ids, taking turns (bench/README.md)."""
 import argparse
+import json
 import os
 import pathlib
 import statistics
@@ -133,7 +134,8 @@ class Python:
             rows = self.table.lookup(self.ids[self.at], out=self.out)
             self.at = (self.at + 1) % len(self.ids)
         seconds = (time.perf_counter() - begin) / count
-        if rows.ctypes.data != self.out.ctypes.data:
+        self.same_address = rows.ctypes.data == self.out.ctypes.data
+        if not self.same_address:
             fail("the result was copied")
         return seconds
 
@@ -148,6 +150,8 @@ def main():
                         help="with TF_CONFIG: auto, tcp, unix, shm")
     parser.add_argument("--ceiling", type=float, default=0,
                         help="exit 1 where Python takes more times C's time")
+    parser.add_argument("--json", action="store_true",
+                        help="a line of JSON")
     args = parser.parse_args()
     if not args.library.exists():
         fail(f"{args.library} is not built (./run build)")
@@ -177,9 +181,16 @@ def main():
         loop.close()
     ratio = statistics.median(p / c for c, p in pairs)
     c_ms, p_ms = (1e3 * statistics.median(side) for side in zip(*pairs))
-    print(f"{BATCH} x {FIELDS} ids of dim {DIM}, {python.client.transport()}: "
-          f"C {c_ms:.3f} ms, Python {p_ms:.3f} ms, ratio {ratio:.3f} "
-          f"(median of {args.rounds} pairs)")
+    transport = python.client.transport()
+    if args.json:
+        print(json.dumps({
+            "ids": [BATCH, FIELDS], "dim": DIM, "transport": transport,
+            "c_ms": c_ms, "python_ms": p_ms, "ratio": ratio,
+            "rounds": args.rounds, "same_address": python.same_address}))
+    else:
+        print(f"{BATCH} x {FIELDS} ids of dim {DIM}, {transport}: "
+              f"C {c_ms:.3f} ms, Python {p_ms:.3f} ms, ratio {ratio:.3f} "
+              f"(median of {args.rounds} pairs)")
     return 1 if args.ceiling and ratio > args.ceiling else 0
 
 

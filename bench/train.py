@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""recps-train against PyTorch: the same DLRM, the same rows, the same start
-weights, in one run, taking turns (bench/README.md)."""
+"""recps-train, or PyTorch with recps.torch, against PyTorch: the same DLRM, the
+same rows, the same start weights, in one run, taking turns (bench/README.md)."""
 import argparse
 import json
 import os
@@ -16,7 +16,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FIELDS, DENSE, DIM, HIDDEN = 26, 13, 16, 64
 TRAIN_ROWS, TEST_ROWS = 7000, 1000
-LOSS_SLACK = 1e-3  # of a step, between two programs in float32
+# Of a step's loss, between two programs in float32; where only the tables are
+# others, between two sums.
+LOSS_SLACK = {"recps-train": 1e-3, "recps.torch": 1e-4}
+AUC_SLACK = 1e-3
 
 
 def say(words):
@@ -68,14 +71,14 @@ def read_rows(path):
 # --- PyTorch ----------------------------------------------------------------
 
 
-def torch_model(rows):
+def torch_model(emb):
+    """The DLRM over a module that looks rows up."""
     import torch
 
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.emb = torch.nn.Embedding(rows, DIM, sparse=True)
-            torch.nn.init.uniform_(self.emb.weight, -0.05, 0.05)
+            self.emb = emb
             linear, relu = torch.nn.Linear, torch.nn.ReLU
             self.bot = torch.nn.Sequential(
                 linear(DENSE, HIDDEN), relu(), linear(HIDDEN, DIM), relu())
@@ -104,6 +107,64 @@ def save_start(model, number, folder):
         for (field, token), row in number.items()), "ascii")
 
 
+def dense_optimizer(model):
+    import torch
+    return torch.optim.Adam(
+        [value for name, value in model.named_parameters()
+         if not name.startswith("emb")], lr=0.001)
+
+
+def train_epochs(model, optimizers, data, args, settle=lambda: None):
+    """Prints the samples/s of each epoch; the losses of the steps.
+
+    settle waits for what an epoch has left on its way.
+    """
+    import torch
+    labels, dense, ids = data
+    loss_of = torch.nn.BCEWithLogitsLoss()
+    losses = []
+    for _ in range(args.epochs):
+        begin = time.perf_counter()
+        for at in range(0, TRAIN_ROWS - args.batch + 1, args.batch):
+            part = slice(at, at + args.batch)
+            loss = loss_of(model(dense[part], ids[part]), labels[part])
+            for each in optimizers:
+                each.zero_grad()
+            loss.backward()
+            for each in optimizers:
+                each.step()
+            losses.append(loss.item())
+        settle()
+        rows = TRAIN_ROWS // args.batch * args.batch
+        print(f"{rows / (time.perf_counter() - begin):.1f} samples/s",
+              flush=True)
+    return losses
+
+
+def auc_of(labels, scores):
+    """Of a pair of a click and none, how often the click scores higher."""
+    import numpy
+    _, at, count = numpy.unique(scores, return_inverse=True,
+                                return_counts=True)
+    rank = (numpy.cumsum(count) - (count - 1) / 2)[at]  # ties share theirs
+    clicks = labels > 0.5
+    n = clicks.sum()
+    return float((rank[clicks].sum() - n * (n + 1) / 2)
+                 / (n * (len(labels) - n)))
+
+
+def log_run(path, losses, model, data):
+    """A line a step, and the AUC of the rows that were not trained."""
+    import torch
+    labels, dense, ids = (part[TRAIN_ROWS:] for part in data)
+    with torch.no_grad():
+        auc = auc_of(labels.numpy(), model(dense, ids).numpy())
+    lines = [{"step": i + 1, "loss": loss} for i, loss in enumerate(losses)]
+    lines.append({"event": "done", "auc": auc})
+    pathlib.Path(path).write_text(
+        "".join(json.dumps(line) + "\n" for line in lines), "ascii")
+
+
 def run_torch(args):
     """The child: trains, prints the samples/s of each epoch."""
     import torch
@@ -113,33 +174,21 @@ def run_torch(args):
     number = {}
     ids = torch.tensor([[number.setdefault(p, len(number)) for p in row]
                         for row in pairs])
-    labels, dense = torch.from_numpy(labels), torch.from_numpy(dense)
-    model = torch_model(len(number))
+    data = torch.from_numpy(labels), torch.from_numpy(dense), ids
+    emb = torch.nn.Embedding(len(number), DIM, sparse=True)
+    torch.nn.init.uniform_(emb.weight, -0.05, 0.05)
+    model = torch_model(emb)
     if args.init_out:
         save_start(model, number, pathlib.Path(args.init_out))
-    sparse = torch.optim.Adagrad(model.emb.parameters(), lr=0.02,
+    sparse = torch.optim.Adagrad(emb.parameters(), lr=0.02,
                                  initial_accumulator_value=0.1)
-    adam = torch.optim.Adam([value for name, value in model.named_parameters()
-                             if not name.startswith("emb")], lr=0.001)
-    loss_of = torch.nn.BCEWithLogitsLoss()
-    losses = []
-    for _ in range(args.epochs):
-        begin = time.perf_counter()
-        for at in range(0, TRAIN_ROWS - args.batch + 1, args.batch):
-            part = slice(at, at + args.batch)
-            loss = loss_of(model(dense[part], ids[part]), labels[part])
-            sparse.zero_grad()
-            adam.zero_grad()
-            loss.backward()
-            sparse.step()
-            adam.step()
-            losses.append(loss.item())
-        rows = TRAIN_ROWS // args.batch * args.batch
-        print(f"{rows / (time.perf_counter() - begin):.1f} samples/s")
+    losses = train_epochs(model, [sparse, dense_optimizer(model)], data, args)
     if args.json_log:
-        pathlib.Path(args.json_log).write_text("".join(
-            json.dumps({"step": i + 1, "loss": loss}) + "\n"
-            for i, loss in enumerate(losses)), "ascii")
+        unseen = torch.ones(len(number), dtype=torch.bool)
+        unseen[ids[:TRAIN_ROWS].reshape(-1)] = False
+        with torch.no_grad():  # a key that was never trained is zeros
+            emb.weight[unseen] = 0
+        log_run(args.json_log, losses, model, data)
 
 
 # --- one side, one turn -----------------------------------------------------
@@ -159,13 +208,27 @@ def losses_of(path):
     return {line["step"]: line["loss"] for line in lines if "step" in line}
 
 
+def done_of(path):
+    """The last line of a log."""
+    return json.loads(path.read_text().splitlines()[-1])
+
+
+def rate_of(out, epochs, program):
+    """The median of the epochs, the first one left out."""
+    rates = [float(rate) for rate in
+             re.findall(r"([0-9.]+) samples/s", out)]
+    if len(rates) != epochs:
+        fail(f"{program} printed no samples/s of each epoch:\n{out}")
+    return statistics.median(rates[1:])
+
+
 class Sides:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
-        self.start, self.stages = None, None
+        self.start, self.stages, self.figures = None, None, {}
 
     def torch(self, batch, threads):
-        """Samples/s: the median of the epochs, the first one left out."""
+        """Samples/s."""
         args = self.args
         flags = ["--epochs", args.epochs, "--batch", batch]
         env = dict(os.environ, OMP_NUM_THREADS=str(threads))
@@ -181,42 +244,63 @@ class Sides:
         else:
             command = [__file__, "--data", args.data, "--as-torch", threads]
         out = output_of([sys.executable, *command, *flags], env)
-        rates = [float(rate) for rate in
-                 re.findall(r"([0-9.]+) samples/s", out)]
-        if len(rates) != args.epochs:
-            fail(f"{command[0]} printed no samples/s of each epoch:\n{out}")
-        return statistics.median(rates[1:])
+        return rate_of(out, args.epochs, command[0])
+
+    def launch(self, servers, command, env=()):
+        """What the only worker of a job says."""
+        clean = {k: v for k, v in os.environ.items()
+                 if not k.startswith(("TF_CONFIG", "RECPS_"))}
+        return output_of(
+            [pathlib.Path(self.args.build) / "client/cli/recps", "launch",
+             "--ps", servers, "--workers", 1, "--", *command],
+            {**clean, "RECPS_ADMIN": "off", **dict(env)})
 
     def recps(self, batch):
+        if self.args.ours == "recps.torch":
+            return self.recps_torch(batch)
         args = self.args
         log = self.folder / "recps.log"
-        build = pathlib.Path(args.build)
-        command = [build / "client/cli/recps", "launch", "--ps", 1,
-                   "--workers", 1, "--", build / "client/worker/recps-train",
-                   "--data", f"criteo:{args.data}", "--train-rows", TRAIN_ROWS,
-                   "--epochs", args.epochs, "--batch-size", batch,
-                   "--init-from", self.start, "--json-log", log,
-                   *args.train_flags.split()]
-        env = {k: v for k, v in os.environ.items()
-               if not k.startswith(("TF_CONFIG", "RECPS_"))}
-        env["RECPS_ADMIN"] = "off"
-        out = output_of(command, env)
-        self.check(batch, losses_of(log))
+        out = self.launch(1, [
+            pathlib.Path(args.build) / "client/worker/recps-train",
+            "--data", f"criteo:{args.data}", "--train-rows", TRAIN_ROWS,
+            "--epochs", args.epochs, "--batch-size", batch, "--init-from",
+            self.start, "--json-log", log, *args.train_flags.split()])
+        self.check(batch, log)
         stages = re.search(r"pipeline depth .*", out)
         self.stages = stages.group(0) if stages else None
-        done = json.loads(log.read_text().splitlines()[-1])
-        return done["samples_per_second"]
+        return done_of(log)["samples_per_second"]
 
-    def check(self, batch, losses):
+    def recps_torch(self, batch):
+        """PyTorch on one thread, its rows in two servers."""
+        args = self.args
+        log = self.folder / "recps.log"
+        library = pathlib.Path(args.build) / "client/librecps.so"
+        child = pathlib.Path(__file__).with_name("train_tables.py")
+        out = self.launch(2, [
+            sys.executable, child, "--data", args.data, "--start", self.start,
+            "--epochs", args.epochs, "--batch", batch, "--json-log", log],
+            {"RPS_LIBRARY": str(library.resolve()), "OMP_NUM_THREADS": "1"})
+        self.check(batch, log)
+        ours, theirs = (done_of(each)["auc"] for each in (
+            log, self.folder / f"torch-{batch}.log"))
+        if abs(ours - theirs) > AUC_SLACK:
+            fail(f"batch {batch}: the AUC is {ours}, PyTorch's is {theirs}")
+        self.figures.update(auc=ours, torch_auc=theirs)
+        return rate_of(out, args.epochs, child)
+
+    def check(self, batch, log):
         """Both programs must train the same model on the same rows."""
+        losses = losses_of(log)
         want = losses_of(self.folder / f"torch-{batch}.log")
         if losses.keys() != want.keys():
-            fail(f"batch {batch}: recps-train made {len(losses)} steps, "
+            fail(f"batch {batch}: {self.args.ours} made {len(losses)} steps, "
                  f"PyTorch {len(want)}")
         step = max(want, key=lambda step: abs(losses[step] - want[step]))
-        if not abs(losses[step] - want[step]) <= LOSS_SLACK:
+        apart = abs(losses[step] - want[step])
+        if not apart <= LOSS_SLACK[self.args.ours]:
             fail(f"batch {batch}: the loss of step {step} is {losses[step]}, "
                  f"PyTorch's is {want[step]}")
+        self.figures["loss_apart_max"] = apart
 
 
 def measure(sides, batch, args):
@@ -230,7 +314,8 @@ def measure(sides, batch, args):
             rates[turn].append(sides.recps(batch) if turn[0] == "recps"
                                else sides.torch(batch, turn[1]))
     ours = rates[turns[0]]
-    result = {"batch": batch, "rounds": args.rounds, "stages": sides.stages,
+    result = {"batch": batch, "ours": args.ours, "rounds": args.rounds,
+              "stages": sides.stages, **sides.figures,
               "recps_samples_per_second": statistics.median(ours)}
     for threads in args.threads:
         theirs = rates["torch", threads]
@@ -243,7 +328,7 @@ def measure(sides, batch, args):
 
 def show(result, args):
     ours = result["recps_samples_per_second"]
-    print(f"batch {result['batch']}: recps-train {ours:.0f} samples/s")
+    print(f"batch {result['batch']}: {args.ours} {ours:.0f} samples/s")
     for threads in args.threads:
         rate = result[f"torch_{threads}_samples_per_second"]
         print(f"  PyTorch, {threads} thread{'s' if threads > 1 else ''}: "
@@ -251,6 +336,9 @@ def show(result, args):
               f"{result[f'over_torch_{threads}']:.2f} times as many")
     if result["stages"]:
         print(f"  {result['stages']}")
+    if "auc" in result:
+        print(f"  losses at most {result['loss_apart_max']:.1e} apart, AUC "
+              f"{result['auc']:.4f}, PyTorch's {result['torch_auc']:.4f}")
 
 
 def numbers(text):
@@ -281,6 +369,9 @@ class Parser(argparse.ArgumentParser):
 def arguments():
     parser = Parser(description=__doc__)
     add = parser.add_argument
+    add("--ours", choices=list(LOSS_SLACK), default="recps-train",
+        help="what is measured: recps-train, or PyTorch on one thread whose "
+             "rows are in two servers (%(default)s)")
     add("--data", help="a Criteo file of more than 7000 rows; without it "
                        "rows are made up")
     add("--keys", type=int, default=2000, help="tokens of a made-up field")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package against NumPy: embedded, and through a real recpsd."""
 import inspect
+import json
 import os
 import pathlib
 import pickle
@@ -605,11 +606,20 @@ def test_the_demo_trains_through_two_servers():
     assert "<recps.Client worker 2 servers>" in said.stdout
 
 
-def test_the_benchmark_runs():
+@pytest.mark.parametrize("json_too", [False, True])
+def test_the_benchmark_runs(json_too):
     said = subprocess.run(
         [sys.executable, programs.ROOT / "bench/python.py", "--rounds", "1",
-         "--keys", "1000", "--library", package.LIBRARY],
+         "--keys", "1000", "--library", package.LIBRARY,
+         *["--json"] * json_too],
         env=package.environment(PATH=os.environ["PATH"]), timeout=60,
         capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
-    assert re.search(r"4096 x 26 ids of dim 16, local: .* ratio", said.stdout)
+    if json_too:
+        figures = json.loads(said.stdout)
+        assert figures["ratio"] == pytest.approx(
+            figures["python_ms"] / figures["c_ms"])
+        assert figures["same_address"] is True
+    else:
+        assert re.search(r"4096 x 26 ids of dim 16, local: .* ratio",
+                         said.stdout)

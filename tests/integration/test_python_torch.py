@@ -4,8 +4,11 @@ import copy
 import inspect
 import json
 import re
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -170,6 +173,44 @@ def test_bags_are_those_of_nn_embedding_bag(client, mode, push):
     last = table(client, recps.torch.EmbeddingBagTable,
                  include_last_offset=True)
     assert last(ids, torch.tensor([0, 5])).shape == (1, DIM)
+
+
+def test_a_lookup_goes_out_behind_the_push_and_sees_it(recpsd):
+    with recps.connect(package.cluster_of(recpsd),
+                       connect_timeout=20) as client:
+        mine = table(client, optimizer=recps.SGD(1.0), initializer="zeros")
+        rows, found = mine(torch.tensor([5])), []
+        recpsd.process.send_signal(signal.SIGSTOP)
+        try:
+            before = client.traffic().requests
+            rows.sum().backward()
+            # no answer to the push, and the lookup is on its way, too
+            looking = threading.Thread(
+                target=lambda: found.append(mine(torch.tensor([5, 6]))))
+            looking.start()
+            end = time.monotonic() + 20
+            while (client.traffic().requests < before + 2
+                   and time.monotonic() < end):
+                time.sleep(0.01)
+            assert client.traffic().requests == before + 2
+        finally:
+            recpsd.process.send_signal(signal.SIGCONT)
+        looking.join(20)
+        assert found[0].tolist() == [[-1.0] * DIM, [0.0] * DIM]
+
+
+def test_what_became_of_a_push_is_told_by_the_next_lookup():
+    with programs.Recpsd() as server:
+        with recps.connect(package.cluster_of(server), connect_timeout=10,
+                           reconnect_timeout=0.2) as client:
+            mine = table(client)
+            rows = mine(torch.tensor([1]))
+            server.process.kill()
+            server.process.wait()
+            rows.sum().backward()
+            with pytest.raises(recps.UnreachableError, match="127.0.0.1"):
+                mine(torch.tensor([1]))
+            assert not mine._open and not client._borrowed
 
 
 def test_padding_and_evaluation(client):

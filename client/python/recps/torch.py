@@ -11,6 +11,7 @@ PyTorch.
 """
 from __future__ import annotations
 
+import contextlib
 import typing
 
 import numpy
@@ -127,13 +128,30 @@ class EmbeddingTable(nn.Module):
 
     def _rows(self, ids: torch.Tensor,
               offsets: torch.Tensor | None) -> torch.Tensor:
-        self.wait()  # a lookup sees the pushes before it
         shape = ids.shape if offsets is None else offsets[1:].shape
         rows = torch.empty((*shape, self.table.dimension))
-        self.table.lookup(
-            _array(ids), out=rows.numpy(), padding=self.padding_idx,
-            read_only=not self.training, **self._bags(offsets))
+        with self._pushes_first():
+            ticket = self.table.lookup_async(
+                _array(ids), rows.numpy(), padding=self.padding_idx,
+                read_only=not self.training, **self._bags(offsets))
+            try:
+                self.wait()
+                ticket.wait()
+            except BaseException:
+                ticket.cancel()
+                raise
         return rows.to(ids.device) if ids.device.type != "cpu" else rows
+
+    @contextlib.contextmanager
+    def _pushes_first(self) -> typing.Iterator[None]:
+        """A lookup is sent behind the pushes that are on their way: a server
+        carries a client's requests out in their order, so it sees them, and
+        both are waited for at once. What became of a push is told first."""
+        try:
+            yield
+        except recps.Error:
+            self.wait()
+            raise
 
     def _take(self, ids: torch.Tensor, offsets: torch.Tensor | None,
               gradient: torch.Tensor) -> None:
