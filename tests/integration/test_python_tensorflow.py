@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps.tensorflow and recps.compat against tf.Variable, by TensorFlow."""
 import contextlib
-import functools
 import inspect
 import json
 import logging
@@ -295,108 +294,6 @@ def mxrec_again(rec):
                                     optimizer=recps.SGD(0.5))
     table.table.assign(numpy.arange(KEYS), first_rows())
     return lambda ids: rec.embedding_lookup(table, ids)
-
-
-class Dlrm:
-    """The reference model of test_train_torch.py, from its weights; its dense
-    part trained by Adam as PyTorch has it (TensorFlow's epsilon is another).
-    """
-
-    def __init__(self, reference, fields):
-        self.layers = {
-            name: [tf.Variable(part.detach().numpy().T)
-                   for part in (layer.weight, layer.bias)]
-            for name, layer in reference.layers.items()}
-        self.weights = [part for layer in self.layers.values()
-                        for part in layer]
-        self.m, self.v = ([tf.Variable(tf.zeros(w.shape), trainable=False)
-                           for w in self.weights] for _ in range(2))
-        self.t = tf.Variable(0.0, trainable=False)
-        self.low = [i * (fields + 1) + j for i in range(fields + 1)
-                    for j in range(i)]
-
-    def layer(self, name, x):
-        weight, bias = self.layers[name]
-        return x @ weight + bias
-
-    def loss(self, dense, rows, labels):
-        b = tf.nn.relu(self.layer("bot.2", tf.nn.relu(
-            self.layer("bot.0", dense))))
-        vectors = tf.concat([b[:, None], rows], 1)
-        dots = tf.matmul(vectors, vectors, transpose_b=True)
-        flat = tf.reshape(dots, [tf.shape(dots)[0], -1])
-        z = tf.concat([b, tf.gather(flat, self.low, axis=1)], 1)
-        logits = self.layer("top.2", tf.nn.relu(self.layer("top.0", z)))
-        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(
-            labels, logits[:, 0]))
-
-    def adam(self, grads):
-        t = v1.assign_add(self.t, 1.0)
-        done = []
-        for w, m, v, g in zip(self.weights, self.m, self.v, grads):
-            m_now = v1.assign(m, 0.9 * m + 0.1 * g)
-            v_now = v1.assign(v, 0.999 * v + 0.001 * g * g)
-            root = tf.sqrt(v_now / (1 - 0.999**t)) + 1e-8
-            done.append(v1.assign_sub(
-                w, 0.001 * m_now / (1 - 0.9**t) / root))
-        return None if tf.executing_eagerly() else tf.group(done)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("eager", [True, False])
-def test_the_reference_model_loses_as_in_pytorch(rec, servers, monkeypatch,
-                                                 eager):
-    torch = pytest.importorskip("torch")
-    import test_train_torch as other
-    draw = numpy.random.default_rng(8)
-    keys = 400
-    ids = numpy.minimum(draw.zipf(1.2, (other.TRAIN_ROWS, other.FIELDS)),
-                        keys) - 1
-    dense = draw.normal(size=(other.TRAIN_ROWS, 13)).astype("f4")
-    labels = (draw.normal(size=keys)[ids].sum(1) + dense[:, 0] > 0
-              ).astype("f4")
-    reference = other.Reference(keys)
-    rows = reference.emb.detach().numpy().copy()
-    with tf.Graph().as_default() if not eager else contextlib.nullcontext():
-        model = Dlrm(reference, other.FIELDS)
-        wanted = reference.train(*map(torch.from_numpy, (labels, dense, ids)))
-        monkeypatch.setenv("TF_CONFIG", json.dumps(servers))
-        # the change that the model needs is these two lines
-        table = rec.get_embedding_table(
-            f"dlrm{eager}", other.DIM, keys,
-            optimizer=recps.Adagrad(0.02, initial_accumulator=0.1))
-        look_up = functools.partial(rec.embedding_lookup, table)
-        table.table.assign(numpy.arange(keys), rows)
-        parts = [slice(at, at + other.BATCH) for _ in range(other.EPOCHS)
-                 for at in range(0, other.TRAIN_ROWS - other.BATCH + 1,
-                                 other.BATCH)]
-        if eager:
-            found = []
-            for part in parts:
-                with tf.GradientTape() as tape:
-                    loss = model.loss(dense[part], look_up(ids[part]),
-                                      labels[part])
-                model.adam(tape.gradient(loss, model.weights))
-                found.append(float(loss))
-        else:
-            feed = (v1.placeholder(tf.float32, [None, 13]),
-                    v1.placeholder(tf.int64, [None, other.FIELDS]),
-                    v1.placeholder(tf.float32, [None]))
-            loss = model.loss(feed[0], look_up(feed[1]), feed[2])
-            variables = v1.trainable_variables()
-            grads = dict(zip([v.ref() for v in variables],
-                             tf.gradients(loss, variables)))
-            train = tf.group(model.adam([grads[w.ref()]
-                                         for w in model.weights]),
-                             *grads.values())
-            with v1.Session() as session:
-                session.run(v1.global_variables_initializer())
-                found = [session.run([loss, train], dict(zip(
-                    feed, (dense[part], ids[part], labels[part]))))[0]
-                    for part in parts]
-    assert table.table.client.servers == 2
-    numpy.testing.assert_allclose(found, wanted, atol=1e-4)
-    assert wanted[-1] < wanted[0]
 
 
 class AdamW:
