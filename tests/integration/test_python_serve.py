@@ -136,7 +136,7 @@ def a_server():
 def test_a_server_without_recpsd_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(recps.NotFoundError,
-                       match="ps:0.*install recps on the servers.*"
+                       match="ps:0.*install the wheel.*"
                              "RECPS_RECPSD"):
         recps.serve(a_server())
     monkeypatch.setenv("RECPS_RECPSD", str(tmp_path / "gone"))

@@ -177,9 +177,9 @@ def _find_recpsd(task: str) -> str:
     if found is None:
         raise NotFoundError(
             f"this task is {task}, and there is no recpsd to serve it: not "
-            f"beside {beside.parent}, not in PATH. The wheel carries the "
-            "client alone: install recps on the servers (meson setup build "
-            "&& meson install -C build), or set RECPS_RECPSD to its recpsd")
+            f"beside {beside.parent}, not in PATH. The wheel carries one; "
+            "the source tree alone does not: install the wheel (pip wheel .), "
+            "or set RECPS_RECPSD to recpsd's path")
     return found
 
 
