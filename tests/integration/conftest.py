@@ -14,6 +14,10 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "hostile: strange bytes, floods, files that change under "
         "the server; ./run test runs these under asan, too")
+    # recps's own are tested where they are meant; xdist cannot carry a class
+    # of a package that its main process does not have
+    for words in ("TF_CONFIG", "left out"):
+        config.addinivalue_line("filterwarnings", f"ignore:{words}:UserWarning")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package of client/python on the library of this build."""
 import contextlib
+import inspect
 import json
 import os
 import subprocess
@@ -41,6 +42,44 @@ def load():
         sys.path.insert(0, str(SOURCE))
     import recps  # pylint: disable=import-outside-toplevel
     return recps
+
+
+def _function_of(thing):
+    """What is called: of a property its getter, of a static method it."""
+    for name in ("fget", "func", "__func__"):
+        thing = getattr(thing, name, None) or thing
+    return thing if inspect.isfunction(thing) else None
+
+
+def _faults_of_call(where, call):
+    if not inspect.getdoc(call) and not where.endswith("__init__"):
+        yield f"{where}: no words"
+    signature = inspect.signature(call)
+    for each in signature.parameters.values():
+        if each.name not in ("self", "cls") and (
+                each.annotation is each.empty):
+            yield f"{where}: {each.name} has no type"
+    if signature.return_annotation is inspect.Signature.empty:
+        yield f"{where}: no type of what it answers"
+
+
+def faults_of(module, names):
+    """What of these names of a module has no docstring or no annotation."""
+    faults = [] if module.__doc__ else [f"{module.__name__}: no words"]
+    for name in names:
+        thing = getattr(module, name)
+        if inspect.isfunction(thing):
+            faults += _faults_of_call(name, thing)
+        elif inspect.isclass(thing):
+            if not vars(thing).get("__doc__"):
+                faults.append(f"{name}: no words")
+            for key, value in sorted(vars(thing).items()):
+                call = _function_of(value)
+                own = getattr(call, "__module__", None) == thing.__module__
+                if call and own and (key == "__init__"
+                                     or not key.startswith("_")):
+                    faults += _faults_of_call(f"{name}.{key}", call)
+    return faults
 
 
 def environment(**more):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package against NumPy: embedded, and through a real recpsd."""
-import inspect
+import copy
+import importlib
 import json
 import os
 import pathlib
 import pickle
+import pkgutil
 import re
 import subprocess
 import sys
@@ -474,33 +476,44 @@ def test_each_status_has_its_exception():
         assert isinstance(error, recps.Error)
 
 
-def public_things():
-    from recps import checkpoint, demo, errors, tables
-    for module in (recps, checkpoint, demo, errors, tables):
-        assert module.__doc__
-        for name in module.__all__:
-            yield f"{module.__name__}.{name}", getattr(module, name)
-
-
 def test_what_is_public_is_documented_and_typed():
-    for name, thing in public_things():
-        if isinstance(thing, (str, bytes)):
-            continue
-        assert inspect.getdoc(thing), f"{name} has no words"
-        methods = ([thing] if not inspect.isclass(thing) else
-                   [value for key, value in vars(thing).items()
-                    if not key.startswith("_")])
-        for each in methods:
-            call = getattr(each, "fget", None) or getattr(each, "func", each)
-            if not inspect.isfunction(call):
-                continue
-            assert inspect.getdoc(call), f"{name}.{call.__name__}: no words"
-            signature = inspect.signature(call)
-            assert signature.return_annotation is not inspect.Signature.empty
-            for parameter in list(signature.parameters.values()):
-                assert (parameter.name in ("self", "cls")
-                        or parameter.annotation is not parameter.empty), (
-                    f"{name}.{call.__name__}: {parameter.name}")
+    """Every module without an underscore; those of torch and tensorflow in
+    their own tests, which have the two."""
+    modules = {each.name for each in pkgutil.iter_modules(recps.__path__)
+               if not each.name.startswith("_")}
+    modules -= {"torch", "tensorflow", "compat"}
+    assert {"checkpoint", "demo", "errors", "tables"} <= modules
+    for name in ("recps", *(f"recps.{each}" for each in sorted(modules))):
+        module = importlib.import_module(name)
+        assert package.faults_of(module, module.__all__) == []
+
+
+class _Planted:
+    """Words."""
+
+    def __init__(self, given):
+        """Words."""
+
+    @staticmethod
+    def silent(given: int) -> int:
+        return given
+
+    @property
+    def untyped(self):
+        """Words."""
+
+    @classmethod
+    def whole(cls, given: int, *more: str, **names: str) -> None:
+        """Words."""
+
+
+def test_the_walk_sees_what_has_no_words_or_types():
+    module = sys.modules[__name__]
+    assert package.faults_of(module, ["_Planted"]) == [
+        "_Planted.__init__: given has no type",
+        "_Planted.__init__: no type of what it answers",
+        "_Planted.silent: no words",
+        "_Planted.untyped: no type of what it answers"]
 
 
 LAYOUTS = {
@@ -593,6 +606,51 @@ def test_the_manual_is_right(tmp_path, monkeypatch):
     text = (programs.ROOT / "docs/PYTHON.md").read_text("utf8")
     for name in recps.errors._BY_STATUS.values():
         assert f"`{name.__name__}`" in text
+
+
+def test_what_a_lookup_writes_may_lie_over_its_own_ids():
+    """A buffer used for both: the rows are those of the ids that were in it."""
+    with recps.connect("embedded") as own:
+        table = own.get_embedding_table("t", 2, optimizer=recps.SGD(1.0),
+                                        initializer="zeros")
+        ids = numpy.arange(1000)
+        table.push(ids, -numpy.stack([ids, ids], 1).astype("f4"))
+        for first in (0, 500):
+            memory = numpy.zeros(1500, numpy.int64)
+            memory[first:first + 1000] = ids
+            rows = table.lookup(memory[first:first + 1000],
+                                memory[:1000].view("f4").reshape(1000, 2))
+            assert (rows == ids[:, None]).all()
+        memory = numpy.zeros(1002, numpy.uint32)
+        memory[:3] = [0, 1, 3]
+        rows = table.lookup([1, 2, 3], memory[:4].view("f4").reshape(2, 2),
+                            offsets=memory[:3])
+        assert rows.tolist() == [[1, 1], [5, 5]]
+
+
+@pytest.mark.parametrize("call, kind, words", [
+    (lambda c, t: t.lookup([1], padding=[1, 2]), ValueError, r"padding.*one"),
+    (lambda c, t: t.lookup([1], padding=[]), ValueError, r"padding.*one id"),
+    (lambda c, t: t.lookup([1], padding=2**70), TypeError, "padding"),
+    (lambda c, t: t.lookup_async([1]).wait(float("nan")), ValueError,
+     "timeout: NaN"),
+    (lambda c, t: t.lookup_async([1]).wait("1"), TypeError, "timeout: '1'"),
+    (lambda c, t: copy.copy(t.lookup_async([1])), TypeError, "one request"),
+    (lambda c, t: pickle.dumps(t.lookup_async([1])), TypeError, "request|cli"),
+    (lambda c, t: c.get_embedding_table("a\0b", 4), ValueError, "NUL"),
+    (lambda c, t: c.find_embedding_table("t\0b"), ValueError, "NUL"),
+    (lambda c, t: c.find_embedding_table(7), TypeError, "name: 7"),
+    (lambda c, t: c.transport(1), ValueError, "server: 1, must be 0 to 0"),
+    (lambda c, t: c.join(), ValueError, "begin.. comes first"),
+    (lambda c, t: c.begin(replicas=2), ValueError, "replicas: 2"),
+])
+def test_what_cannot_be_is_an_exception_and_no_hang(call, kind, words):
+    with recps.connect("embedded") as own:
+        table = own.get_embedding_table("t", DIM)
+        with pytest.raises(kind, match=words):
+            call(own, table)
+        assert table.lookup_async([1]).wait(float("inf")).shape == (1, DIM)
+        assert not own._borrowed
 
 
 def test_the_demo_trains_through_two_servers():

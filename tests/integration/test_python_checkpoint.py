@@ -187,4 +187,13 @@ def test_what_is_not_whole_is_named(folder, tmp_path):
     with pytest.raises(checkpoint.CheckpointError, match="no JSON"):
         checkpoint.Checkpoint(manifest.parent)
     (where / "ckpt-000000000001/part-0-of-1.json").unlink()
-    assert checkpoint.steps_of(where) == [4]
+    with pytest.warns(checkpoint.CheckpointWarning) as said:
+        assert checkpoint.steps_of(where) == [4]
+    words = sorted(str(each.message) for each in said)
+    assert len(words) == 2 and {each.filename for each in said} == {__file__}
+    assert "000001/part-0-of-1.json: No such file" in words[0]
+    assert "000003/manifest.json: no JSON" in words[1]
+    (last / "manifest.json").unlink()
+    with pytest.warns(checkpoint.CheckpointWarning, match="000004/manifest"):
+        with pytest.raises(checkpoint.CheckpointError, match="no complete"):
+            checkpoint.open_newest(where)

@@ -94,6 +94,45 @@ def test_ctrl_c_ends_a_call_that_waits(recpsd, call, transport):
     assert child.returncode == 0, said
 
 
+def test_a_signals_handler_may_close_the_client_that_waits(recpsd):
+    client = connect(recpsd)
+    table, before = table_of(client), signal.getsignal(signal.SIGALRM)
+    with Stopped(recpsd):
+        signal.signal(signal.SIGALRM, lambda *_: client.close())
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(recps.CanceledError, match="closed"):
+                table.lookup([1])
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    assert client.closed
+
+
+def test_a_program_may_end_with_requests_in_flight(recpsd):
+    """Also when they are part of a cycle that only the end collects."""
+    child = package.start("""
+import os, signal, sys, threading
+import numpy, recps
+client = recps.connect({"ps": ["127.0.0.1:" + sys.argv[1]]},
+                       client_thread=sys.argv[3] == "True")
+table = client.get_embedding_table("t", 4, optimizer="sgd")
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+ids, ones = numpy.arange(1000), numpy.ones((1000, 4), numpy.float32)
+kept = [table.lookup_async(ids), table.push_async(ids, ones), client]
+kept.append(kept)
+threading.Thread(target=table.lookup, args=(ids,), daemon=True).start()
+threading.Thread(target=client.stats, daemon=True).start()
+print("bye")
+""", recpsd.port, recpsd.process.pid, True)
+    try:
+        assert child.communicate(timeout=20)[0] == "bye\n"
+    finally:
+        recpsd.process.send_signal(signal.SIGCONT)
+        child.kill()
+    assert child.returncode == 0
+
+
 def test_a_wait_has_a_limit_and_may_go_on(recpsd):
     with connect(recpsd) as client:
         table = table_of(client)
@@ -313,3 +352,53 @@ def test_reports_reach_python():
     with pytest.raises(recps.UnreachableError):
         recps.connect({"ps": ["127.0.0.1:1"]}, connect_timeout=0.1,
                       report=lines.append)
+
+
+def test_a_report_may_not_use_the_client_that_calls_it(capsys):
+    """Closing it there would take it from under librecps's feet."""
+    calls = [lambda: client.close(), lambda: client.stats(),
+             lambda: table.lookup([1]), lambda: client.traffic()]
+    client = recps.connect("embedded", report=lambda line: calls[0]())
+    table = table_of(client)
+    while calls:
+        client._options.reporter(None, b"a line")  # as librecps does
+        assert "middle of a call" in capsys.readouterr().err
+        calls.pop(0)
+    assert table.lookup([1]).shape == (1, DIM)
+    client.close()
+
+
+@pytest.mark.long  # librecps has its say after 10 s
+def test_a_report_that_closes_while_a_call_waits_harms_nobody(recpsd):
+    said = []
+
+    def report(line):
+        said.append(line)
+        client.close()
+
+    client = connect(recpsd, report=report)
+    with Stopped(recpsd):
+        go_on = threading.Timer(11, recpsd.process.send_signal,
+                                [signal.SIGCONT])
+        go_on.start()
+        assert len(client.stats()) == 1
+        go_on.join()
+    assert "waiting since 10 s" in said[0] and not client.closed
+    client.close()
+
+
+def test_ctrl_c_in_a_report_is_raised_by_the_call():
+    def report(_line):
+        raise KeyboardInterrupt
+
+    with recps.connect("embedded", report=report) as client:
+        table = table_of(client)
+        ticket = table.lookup_async([1])
+        client._options.reporter(None, b"a line")
+        with pytest.raises(KeyboardInterrupt):
+            client.stats()
+        client._options.reporter(None, b"a line")
+        with pytest.raises(KeyboardInterrupt):
+            table.lookup([1])
+        assert ticket.wait().shape == (1, DIM)
+        assert not client._borrowed

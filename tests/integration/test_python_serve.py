@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -70,6 +71,29 @@ def test_flags_replace_what_tf_config_says(monkeypatch):
     cluster = recps.cluster_from_flags([*HOSTS])
     assert cluster["cluster"]["ps"] == ["h1:2222", "h2:2222"]
     assert recps.role("embedded").name == "local"
+
+
+def test_what_the_reader_notes_is_shown(monkeypatch):
+    """As recpsd logs it: what is replaced or renamed warns, what was ignored
+    is there for who looks."""
+    monkeypatch.setenv("TF_CONFIG", json.dumps({
+        "cluster": {"ps": ["a:1"], "worker": ["b:1"]},
+        "task": {"type": "worker", "index": 0}}))
+    with pytest.warns(recps.ClusterWarning, match="is replaced by") as said:
+        cluster = recps.cluster_from_flags(
+            [*HOSTS, "--job_name=worker", "--task_index=0"])
+    assert [each.filename for each in said] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert recps.role(cluster).notes == ()
+        mine = recps.role({"sparseCluster": {"ps": ["a:1"]}, "cluster": {
+            "ps": ["a:1"], "worker": ["b:1"]},
+            "task": {"type": "worker", "index": 0}})
+    assert mine.notes == ("ignored: sparseCluster",)
+    with pytest.warns(recps.ClusterWarning, match="sparseCluster read as"):
+        mine = recps.role({"sparseCluster": {"ps": ["a:1"], "worker": {
+            "0": "b:1"}}, "task": {"type": "worker", "index": 0}})
+    assert mine.notes == ("sparseCluster read as cluster",)
 
 
 def test_workers_of_whom_the_number_is_unknown_stay_so(monkeypatch):
@@ -136,7 +160,7 @@ def a_server():
 def test_a_server_without_recpsd_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(recps.NotFoundError,
-                       match="ps:0.*install recps on the servers.*"
+                       match="ps:0.*install the wheel.*"
                              "RECPS_RECPSD"):
         recps.serve(a_server())
     monkeypatch.setenv("RECPS_RECPSD", str(tmp_path / "gone"))

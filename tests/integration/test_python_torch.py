@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """recps.torch against nn.Embedding and nn.EmbeddingBag, by PyTorch itself."""
 import copy
-import inspect
 import json
 import re
 import signal
@@ -213,6 +212,63 @@ def test_what_became_of_a_push_is_told_by_the_next_lookup():
             assert not mine._open and not client._borrowed
 
 
+def test_ids_that_change_before_backward_are_refused(client):
+    """As nn.Embedding does; else other rows would be trained."""
+    for module, given in ((table(client), (torch.tensor([1, 2]),)),
+                          (table(client, recps.torch.EmbeddingBagTable,
+                                 include_last_offset=True),
+                           (torch.tensor([1, 2]), torch.tensor([0, 2])))):
+        rows = module(*given)
+        given[-1].add_(1)
+        with pytest.raises(RuntimeError, match="inplace operation"):
+            rows.sum().backward()
+        module.wait()
+        assert len(module.table) == 0
+
+
+def test_a_second_backward_pushes_again_only_where_the_graph_was_kept(client):
+    mine = table(client, optimizer=recps.SGD(1.0), initializer="zeros")
+    loss = mine(torch.tensor([1])).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+    mine.wait()
+    assert mine.table.lookup(1).tolist() == [-2.0] * DIM
+
+
+def test_what_is_kept_for_a_step_is_the_batchs_own(client):
+    mine = table(client, push="step", optimizer=recps.SGD(1.0),
+                 initializer="zeros")
+    bag = table(client, recps.torch.EmbeddingBagTable, push="step",
+                mode="sum", include_last_offset=True,
+                optimizer=recps.SGD(1.0), initializer="zeros")
+    ids, offsets = torch.tensor([1, 2]), torch.tensor([0, 1, 2])
+    (mine(ids).sum() + (bag(ids, offsets) * torch.tensor([[1.0], [2.0]])
+                        ).sum()).backward()
+    ids.add_(10)  # the next batch, into the same buffers
+    offsets.copy_(torch.tensor([0, 2, 2]))
+    recps.torch.push_gradients([mine, bag])
+    assert mine.table.lookup([1, 2, 11, 12])[:, 0].tolist() == [-1, -1, 0, 0]
+    assert bag.table.lookup([1, 2, 11, 12])[:, 0].tolist() == [-1, -2, 0, 0]
+
+
+def test_modules_of_one_table_are_one_push(client):
+    """nn.Embedding in two places of a model has one gradient, too."""
+    first = table(client, push="step", optimizer=recps.SGD(1.0),
+                  initializer="zeros", padding_idx=3)
+    second = recps.torch.EmbeddingBagTable(
+        first.table.name, DIM, client=client, push="step", mode="mean",
+        optimizer=recps.SGD(1.0), initializer="zeros")
+    (first(torch.tensor([1, 2, 3])).sum()
+     + second(torch.tensor([[1, 3]])).sum()).backward()
+    recps.torch.push_gradients([torch.nn.ModuleList([first, second]), first])
+    assert first.table.lookup([1, 2, 3])[:, 0].tolist() == [-1.5, -1, -0.5]
+    second.learning_rate = 0.1
+    with pytest.raises(ValueError, match="learning_rate is None.*0.1"):
+        recps.torch.push_gradients([first, second])
+
+
 def test_padding_and_evaluation(client):
     mine = table(client, padding_idx=0, initializer=recps.Constant(0.5),
                  optimizer=recps.SGD(1.0))
@@ -254,11 +310,17 @@ def test_what_is_wrong_is_said(client):
     mine = table(client)
     with pytest.raises(TypeError, match="torch.float32"):
         mine(torch.tensor([1.0]))
+    with pytest.raises(TypeError, match="list, must be a tensor"):
+        mine([1, 2])
+    with pytest.raises(recps.MismatchError, match="NoneType"):
+        mine.set_extra_state(None)
     with pytest.raises(ValueError, match="backward or step"):
         table(client, push="never")
     bag = table(client, recps.torch.EmbeddingBagTable)
     with pytest.raises(ValueError, match="bags"):
         bag(torch.tensor([1, 2]))
+    with pytest.raises(TypeError, match="offsets: torch.float32"):
+        bag(torch.tensor([1, 2]), torch.tensor([0.0]))
     with pytest.raises(ValueError, match="mode"):
         table(client, recps.torch.EmbeddingBagTable, mode="max")
     rows = mine(torch.tensor([1]))
@@ -378,12 +440,4 @@ def test_the_manual_is_right(tmp_path, monkeypatch):
 
 
 def test_what_is_public_is_documented_and_typed():
-    for name in recps.torch.__all__:
-        thing = getattr(recps.torch, name)
-        assert inspect.getdoc(thing)
-        own = vars(thing).items() if inspect.isclass(thing) else ()
-        for key, value in own:
-            call = getattr(value, "fget", value)
-            if not key.startswith("_") and inspect.isfunction(call):
-                assert inspect.getdoc(call), f"{name}.{key} has no words"
-                assert inspect.signature(call).return_annotation
+    assert package.faults_of(recps.torch, recps.torch.__all__) == []

@@ -21,8 +21,8 @@ from recps._table import (EmbeddingTable, Eviction, Hot, Lookup, Push,
                           RowBatch, lookup_tables, lookup_tables_async,
                           push_tables, push_tables_async)
 from recps._ticket import Ticket
-from recps.errors import (AuthError, CanceledError, ClosedError, CorruptError,
-                          DeadlineError, Error, FileError, ForkedError,
+from recps.errors import (AuthError, CanceledError, ClosedError,
+                          ClusterWarning, CorruptError, DeadlineError, Error, FileError, ForkedError,
                           InvalidError, LimitError, MismatchError,
                           NoMemoryError, NonFiniteError, NotFoundError,
                           ReadOnlyError, RetryLaterError, Rollback,
@@ -35,7 +35,7 @@ from recps.tables import (SGD, Adagrad, Adam, AdamW, Constant, Ftrl,
 
 __all__ = [
     "Adagrad", "Adam", "AdamW", "AuthError", "CanceledError", "Client",
-    "ClosedError", "Constant", "CorruptError", "DeadlineError", "Decision",
+    "ClosedError", "ClusterWarning", "Constant", "CorruptError", "DeadlineError", "Decision",
     "EmbeddingTable", "Error", "Eviction", "FileError", "ForkedError", "Ftrl",
     "Hot", "Initializer", "InvalidError", "LimitError", "Lookup",
     "MismatchError", "Momentum", "NoMemoryError", "NonFiniteError", "Normal",

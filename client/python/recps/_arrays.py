@@ -71,6 +71,19 @@ def as_keys(ids: ArrayLike, narrow: bool = False,
     return keys, shape
 
 
+def as_padding(padding: ArrayLike, narrow: bool) -> int:
+    """The one id that is none, as a key."""
+    keys, shape = as_keys(padding, narrow, "padding")
+    if shape:
+        raise ValueError(f"padding: shape {shape}, must be one id")
+    return int(keys[0])
+
+
+def apart(held: Array, written: Array) -> Array:
+    """held as it is; a copy where what is written would change it."""
+    return held.copy() if numpy.may_share_memory(held, written) else held
+
+
 def as_offsets(offsets: ArrayLike) -> npt.NDArray[numpy.uint32]:
     """[bags + 1] positions; librecps checks that they fit the ids."""
     array = _of_python(offsets, "offsets")

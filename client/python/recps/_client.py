@@ -27,10 +27,11 @@ import typing
 import weakref
 
 from recps import _library as c
-from recps._connect import ClusterLike, Options, open_client
-from recps.errors import (ClosedError, Error, RolledBackError, Rollback,
-                          error_of)
-from recps.tables import (Initializer, Optimizer, Uniform, index_of,
+from recps._connect import (ClusterLike, Options, open_client, raise_pending,
+                            refuse_in_report)
+from recps.errors import (ClosedError, Error, InvalidError, RolledBackError,
+                          Rollback, error_of)
+from recps.tables import (Initializer, Optimizer, Uniform, c_name, index_of,
                           make_spec, real, whole)
 
 if typing.TYPE_CHECKING:
@@ -177,6 +178,7 @@ class Client:
         self._tables: dict[str, EmbeddingTable] = {}
         self._kept_step = 0
         self._joined: Started | None = None  # what join() answered last
+        self._begun = False
         self._lost: dict[int, Rollback] = {}  # until rolled_back()
         self._lost_words = ""
         self._forsaken = False  # closed while an interrupted call goes on
@@ -188,6 +190,7 @@ class Client:
 
     def _enter(self) -> ctypes.c_void_p:
         """Under the lock: the handle; what was dropped is canceled first."""
+        refuse_in_report()
         if self.closed:
             raise ClosedError("this client is closed")
         while self._dropped and self._pid == os.getpid():
@@ -250,10 +253,13 @@ class Client:
              ) -> None:
         """A blocking call: under the lock, its status as an exception."""
 
+        refuse_in_report()
+
         def run() -> None:
             with self._turn:
                 try:
                     status = call((enter or self._enter)())
+                    raise_pending()
                     if status != c.OK:
                         raise self._failed(status, last_words())
                 finally:
@@ -274,6 +280,7 @@ class Client:
 
     def close(self) -> None:
         """Close; unfinished tickets are canceled. Again is no error."""
+        refuse_in_report()
         if self._pid != os.getpid():
             self._handle.value = None
         elif not self.closed:
@@ -360,9 +367,10 @@ class Client:
 
     def transport(self, server: int = 0) -> str:
         """How a server is reached: tcp, unix, shm or local."""
+        most = self.servers - 1
         with self._turn:
             return c.TRANSPORTS[c.lib.rps_server_transport(
-                self._enter(), whole("server", server, 2**32 - 1))]
+                self._enter(), whole("server", server, most))]
 
     def fileno(self) -> int:
         """A descriptor that is readable when tickets have work; -1: none."""
@@ -431,7 +439,7 @@ class Client:
 
         :raises NotFoundError: a server has no such table.
         """
-        text = name.encode("utf-8", "surrogateescape")
+        text = c_name(name)
         return self._open_table(
             name, lambda handle, out: int(c.lib.rps_find_embedding_table(
                 handle, text, out)))
@@ -540,6 +548,9 @@ class Client:
         :param step_timeout: seconds that a step waits for a replica.
         """
         count = self.replicas if replicas is None else replicas
+        if self.embedded and count != 1:
+            raise InvalidError(f"replicas: {count!r}, but tables in this "
+                               "process have this one alone")
         terms = c.Terms(
             mode=index_of("mode", mode, c.MODES),
             combine=index_of("combine", combine, c.COMBINES),
@@ -551,10 +562,14 @@ class Client:
             handle, whole("step", step, 2**63 - 1), ctypes.byref(terms),
             ctypes.byref(start))))
         self._lost.clear()  # of an epoch that is over
+        self._begun = True
         return _started(start)
 
     def join(self) -> Started:
         """Every replica: wait until all are here, and learn where to begin."""
+        if self.embedded and not self._begun:
+            raise InvalidError("no job has begun in this process, and nobody "
+                               "else could begin one: begin() comes first")
         start = c.Start()
         self._ask(lambda handle: int(
             c.lib.rps_job_join(handle, ctypes.byref(start))))
@@ -730,7 +745,8 @@ def connect(cluster: ClusterLike = None, *, job_name: str | None = None,
     :param known_epoch: of a member that comes back.
     :param client_thread: a thread of librecps's own moves tickets while the
         program computes.
-    :param report: called with a line of text while it waits.
+    :param report: called with a line of text while a call waits; it must not
+        use a client.
 
     What is None is taken from the environment (``RECPS_JOB_ID``, ...), then
     from the ``recps`` object of the cluster's JSON, as the programs do.

@@ -7,13 +7,15 @@ import ctypes
 import json
 import os
 import sys
+import threading
 import typing
 
 from recps import _library as c
-from recps.errors import InvalidError, error_of
+from recps.errors import (ClusterWarning, InvalidError, error_of, warn_user)
 from recps.tables import index_of, real, whole
 
-__all__ = ["ClusterLike", "Options", "open_client", "resolve", "text_of"]
+__all__ = ["ClusterLike", "Options", "notes_of", "open_client",
+           "raise_pending", "refuse_in_report", "resolve", "text_of"]
 
 ClusterLike = typing.Union[None, str, "os.PathLike[str]",
                            typing.Mapping[str, typing.Any]]
@@ -21,6 +23,9 @@ ClusterLike = typing.Union[None, str, "os.PathLike[str]",
 _TOP = ("cluster", "task", "recps", "environment", "sparseCluster",
         "rpc_layer")
 _ROLES = ("ps", "worker", "chief", "master", "evaluator")
+
+#: Notes that warn nobody, as recpsd logs them for who looks.
+_FOR_WHO_LOOKS = ("ignored: ", "task index ")
 
 #: Options of the client that all programs of a job know by these names.
 _TEXTS = ("job_id", "checkpoint_dir", "token_file", "tls_ca", "tls_cert",
@@ -70,7 +75,16 @@ def resolve(cluster: ClusterLike, **flags: typing.Any) -> c.Cluster:
         words = (error.message or b"").decode("utf-8", "replace")
         c.lib.rps_cluster_error_finish(ctypes.byref(error))
         raise error_of(status, words)
+    for note in notes_of(resolved):
+        if not note.startswith(_FOR_WHO_LOOKS):
+            warn_user(f"TF_CONFIG: {note}", ClusterWarning)
     return resolved
+
+
+def notes_of(resolved: c.Cluster) -> tuple[str, ...]:
+    """What the reader had to say of a cluster that it took."""
+    text: bytes = resolved.notes or b""
+    return tuple(text.decode("utf-8", "replace").splitlines())
 
 
 def _number(text: typing.Any, name: str) -> float:
@@ -173,12 +187,42 @@ def _whole_text(value: typing.Any) -> typing.Any:
     return value
 
 
+class _Reports(threading.local):
+    """What this thread's report is up to: librecps calls it in a call."""
+
+    inside = False
+    #: What C cannot carry out of it: KeyboardInterrupt, SystemExit.
+    pending: BaseException | None = None
+
+
+_reports = _Reports()
+
+
+def refuse_in_report() -> None:
+    """librecps has a client in hand, which must not be used, nor closed."""
+    if _reports.inside:
+        raise InvalidError("a report is called in the middle of a call: no "
+                           "client can be used in it")
+
+
+def raise_pending() -> None:
+    """What a report has raised, when the call that it was made in is over."""
+    pending, _reports.pending = _reports.pending, None
+    if pending is not None:
+        raise pending
+
+
 def _reporter(report: typing.Callable[[str], None]) -> typing.Any:
     def tell(_context: int | None, line: bytes) -> None:
+        _reports.inside = True
         try:
             report(line.decode("utf-8", "replace"))
         except Exception as error:  # C cannot take it
             print(f"recps: report: {error}", file=sys.stderr)
+        except BaseException as error:  # Ctrl-C
+            _reports.pending = error
+        finally:
+            _reports.inside = False
 
     return c.REPORT(tell)
 
@@ -193,6 +237,9 @@ def open_client(options: Options,
             options.reporter = _reporter(options._given["report"])
             raw.report = options.reporter
         check(c.lib.rps_client_open(ctypes.byref(handle), ctypes.byref(raw)))
+        if _reports.pending is not None:
+            c.lib.rps_client_close(handle)
+        raise_pending()
     finally:
         c.lib.rps_cluster_finish(ctypes.byref(options.cluster))
     return handle

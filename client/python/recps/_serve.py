@@ -15,7 +15,7 @@ import sys
 import typing
 
 from recps import _library as c
-from recps._connect import ClusterLike, resolve, text_of
+from recps._connect import ClusterLike, notes_of, resolve, text_of
 from recps.errors import FileError, NotFoundError
 
 __all__ = ["Role", "cluster_flags", "cluster_from_flags", "role", "serve"]
@@ -46,6 +46,8 @@ class Role:
     """Who train: workers, and a chief that is listed; 0: not known."""
     servers: tuple[str, ...]
     """Addresses of the parameter servers; none: tables are in the process."""
+    notes: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    """What TF_CONFIG's reader ignored, replaced or read under another name."""
 
     @property
     def trains(self) -> bool:
@@ -76,7 +78,8 @@ def _role_of(resolved: c.Cluster) -> Role:
                 name == "local" or bool(resolved.is_chief),
                 resolved.rank if name in _REPLICAS else 0, replicas,
                 tuple(_text(resolved.ps[i].address)
-                      for i in range(resolved.ps_count)))
+                      for i in range(resolved.ps_count)),
+                notes_of(resolved))
 
 
 def _text(address: bytes | None) -> str:
@@ -177,9 +180,9 @@ def _find_recpsd(task: str) -> str:
     if found is None:
         raise NotFoundError(
             f"this task is {task}, and there is no recpsd to serve it: not "
-            f"beside {beside.parent}, not in PATH. The wheel carries the "
-            "client alone: install recps on the servers (meson setup build "
-            "&& meson install -C build), or set RECPS_RECPSD to its recpsd")
+            f"beside {beside.parent}, not in PATH. The wheel carries one; "
+            "the source tree alone does not: install the wheel (pip wheel .), "
+            "or set RECPS_RECPSD to recpsd's path")
     return found
 
 

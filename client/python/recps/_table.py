@@ -11,8 +11,8 @@ import typing
 import numpy
 
 from recps import _library as c
-from recps._arrays import (Array, ArrayLike, Floats, Keys, as_keys,
-                           as_offsets, as_rows, result_array)
+from recps._arrays import (Array, ArrayLike, Floats, Keys, apart, as_keys,
+                           as_offsets, as_padding, as_rows, result_array)
 from recps._client import Client
 from recps._ticket import Ticket, settle
 from recps.tables import index_of, real, whole
@@ -399,8 +399,7 @@ def _common(part: Lookup | Push, request: typing.Any, keys: Keys,
     request.key_count = keys.size
     request.wire = index_of("wire", part.wire, c.VALUES)
     if part.padding is not None:
-        key, _ = as_keys(part.padding, name="padding")
-        request.padding_key = int(key[0])
+        request.padding_key = as_padding(part.padding, part.table._narrow)
         request.flags |= c.PADDED
     if part.offsets is not None:
         if len(shape) != 1:
@@ -423,9 +422,16 @@ def _lookup_part(part: Lookup) -> tuple[c.CLookup, typing.Any, Floats]:
     request = c.CLookup()
     request.flags = c.READ_ONLY if part.read_only else 0
     keys, shape = as_keys(part.ids, part.table._narrow)
-    shape, held = _common(part, request, keys, shape)
+    shape, (keys, offsets) = _common(part, request, keys, shape)
     rows, request.row_stride = result_array(part.out, shape, part.table._dim)
     request.rows = rows.ctypes.data
+    if part.out is not None:
+        keys = apart(keys, rows)
+        request.keys = keys.ctypes.data
+        if offsets is not None:
+            offsets = apart(offsets, rows)
+            request.offsets = offsets.ctypes.data
+    held = keys, offsets
     return request, held, rows
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import time
 import typing
 
 from recps import _library as c
 from recps._client import SLICE_MS, Client, last_words, let_others_in
+from recps._connect import raise_pending
 from recps.errors import CanceledError, Error, TimedOutError, error_of
+from recps.tables import real
 
 __all__ = ["Ticket"]
 
@@ -63,8 +66,12 @@ class Ticket(typing.Generic[T]):
         self._client._borrowed.pop(self._token, None)
 
     def _finish(self, status: int) -> None:
-        self._end(None if status == c.OK
-                  else self._client._failed(status, last_words()))
+        if status == c.OK:
+            self._end()
+        elif self._client.closed:  # meanwhile, by a signal's handler
+            self._end(CanceledError("the client was closed"))
+        else:
+            self._end(self._client._failed(status, last_words()))
 
     def _move(self, milliseconds: int) -> bool:
         """One slice under the lock; 0 only looks. Is it over?"""
@@ -77,6 +84,7 @@ class Ticket(typing.Generic[T]):
             return True
         if milliseconds > 0:
             status = int(c.lib.rps_wait(handle, self._raw, milliseconds))
+            raise_pending()
             if status != c.E_TIMEOUT:
                 self._check_fork(status)
                 self._finish(status)
@@ -111,7 +119,7 @@ class Ticket(typing.Generic[T]):
         :raises TimedOutError: not yet; wait again, or :meth:`cancel`.
         :raises Error: how the request ended.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        end = _end_of(timeout)
         while True:
             left = None if end is None else end - time.monotonic()
             with self._client._turn:
@@ -136,17 +144,29 @@ class Ticket(typing.Generic[T]):
             if client._pid == os.getpid():
                 self._end(CanceledError("this ticket was canceled"))
 
+    def __reduce__(self) -> typing.NoReturn:
+        raise TypeError("a recps ticket cannot be copied or pickled: it is "
+                        "one request of this process")
+
     def __repr__(self) -> str:
         state = ("open" if not self._over else
                  "done" if self._error is None else str(self._error))
         return f"<recps.Ticket {state}>"
 
 
+def _end_of(timeout: float | None) -> float | None:
+    """When a wait is over, by time.monotonic(); None: never."""
+    if timeout is None:
+        return None
+    seconds = real("timeout", timeout)
+    return None if seconds == math.inf else time.monotonic() + seconds
+
+
 def _slice(left: float | None) -> int:
     """Milliseconds to wait in C; 0 only looks."""
     if left is None:
         return SLICE_MS
-    return max(0, min(SLICE_MS, round(left * 1000 + 0.5)))
+    return max(0, round(min(left * 1000 + 0.5, SLICE_MS))) if left > 0 else 0
 
 
 def settle(ticket: Ticket[T]) -> T:

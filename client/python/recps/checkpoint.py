@@ -25,9 +25,10 @@ import numpy
 from numpy import typing as npt
 
 from recps._arrays import Array, ArrayLike, Floats, Keys, as_keys
+from recps.errors import warn_user
 
-__all__ = ["Checkpoint", "CheckpointError", "Part", "Table", "open_newest",
-           "slots_of", "steps_of"]
+__all__ = ["Checkpoint", "CheckpointError", "CheckpointWarning", "Part",
+           "Table", "open_newest", "slots_of", "steps_of"]
 
 Path = typing.Union[str, "os.PathLike[str]"]
 
@@ -39,6 +40,10 @@ _CHAIN_MAX = 17  # a full one, and 16 deltas
 
 class CheckpointError(Exception):
     """A checkpoint that is not whole, or not of a format read here."""
+
+
+class CheckpointWarning(UserWarning):
+    """A ``ckpt-<step>`` that was left out: what of it is missing or damaged."""
 
 
 def _read_json(path: pathlib.Path) -> dict[str, typing.Any]:
@@ -405,20 +410,21 @@ class Checkpoint:
 
 def steps_of(folder: Path) -> list[int]:
     """Steps that stand in a checkpoint folder, ascending: with a manifest
-    and every part file."""
+    and every part file. What is left out is a :class:`CheckpointWarning`."""
     steps = []
     for path in pathlib.Path(folder).glob("ckpt-*"):
         match = _FOLDER.match(path.name)
         try:
             if match and Checkpoint(path).part_files is not None:
                 steps.append(int(match.group(1)))
-        except CheckpointError:
-            continue  # half of one is none
+        except CheckpointError as error:  # half of one is none
+            warn_user(f"left out: {error}", CheckpointWarning)
     return sorted(steps)
 
 
 def open_newest(folder: Path) -> Checkpoint:
-    """The newest of a checkpoint folder.
+    """The newest of a checkpoint folder; of newer ones that are not whole a
+    :class:`CheckpointWarning` tells.
 
     :raises CheckpointError: there is none.
     """

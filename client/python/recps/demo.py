@@ -6,7 +6,8 @@ product whether a user clicks. The data is made from hidden tastes, so there is
 something to learn; the loss falls, and AUC is measured on clicks that were not
 trained on. Then the tables are saved, restored and read with NumPy.
 
-Set TF_CONFIG (or start it with ``recps launch``) to train through servers.
+With TF_CONFIG, ``recps launch`` or the flags ``--ps_hosts``, ``--worker_hosts``,
+``--job_name`` and ``--task_index`` it trains through servers; as a ps it is one.
 """
 from __future__ import annotations
 
@@ -107,15 +108,20 @@ def _keep(client: recps.Client, steps: int, folder: str,
 def main(arguments: list[str] | None = None) -> int:
     """The program; 0: the loss fell."""
     parser = argparse.ArgumentParser(
-        prog="python -m recps.demo", description="train a small click model")
+        prog="python -m recps.demo", description="train a small click model",
+        parents=[recps.cluster_flags()])
     parser.add_argument("--steps", type=int, default=1500)
     given = parser.parse_args(arguments)
+    cluster = recps.cluster_from_flags(given)
+    role = recps.serve(cluster)  # a ps stays there
     with tempfile.TemporaryDirectory(prefix="recps-demo-") as folder:
-        with recps.connect(checkpoint_dir=folder) as client:
+        with recps.connect(cluster, checkpoint_dir=folder) as client:
             print(f"{client!r}, librecps from {recps.library_path}")
             first, last, auc = train(client, max(1, given.steps), print)
             if client.embedded:
                 _keep(client, given.steps, folder, print)
+            elif role.is_chief and role.replicas == 1:
+                client.shutdown_servers()  # nobody else asks them
     print(f"loss {first:.4f} -> {last:.4f}, AUC {auc:.4f}")
     return 0 if last < first else 1
 

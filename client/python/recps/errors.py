@@ -6,10 +6,13 @@ the same meaning (ValueError, TimeoutError, ...), it is a base class, too.
 """
 from __future__ import annotations
 
+import sys
 import typing
+import warnings
 
 __all__ = [
-    "AuthError", "CanceledError", "ClosedError", "CorruptError",
+    "AuthError", "CanceledError", "ClosedError", "ClusterWarning",
+    "CorruptError",
     "DeadlineError", "Error", "FileError", "ForkedError", "InvalidError",
     "LimitError", "MismatchError", "NoMemoryError", "NonFiniteError",
     "NotFoundError", "ReadOnlyError", "RetryLaterError", "Rollback",
@@ -25,6 +28,20 @@ class Error(Exception):
     """
 
     status = 0
+
+
+class ClusterWarning(UserWarning):
+    """What TF_CONFIG's reader replaced, or read under another name. All of its
+    notes, also of what it ignored, are ``recps.role().notes``."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """A warning at the line outside the package that asked."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(
+            frame.f_globals.get("__name__")).split(".", 1)[0] == "recps":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class InvalidError(Error, ValueError):

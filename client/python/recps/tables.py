@@ -291,18 +291,26 @@ _COUNTS = {"min_used_times": 2**64 - 1, "max_cold_secs": 2**64 - 1,
            "device_vocabulary_size": 2**64 - 1, "dense_elements": 2**64 - 1}
 
 
+def c_name(name: str) -> bytes:
+    """A table's name as C has it, or an exception."""
+    if not isinstance(name, str):
+        raise TypeError(f"name: {name!r}, must be text")
+    if "\0" in name:  # which would end it in C
+        raise InvalidError(f"name: {name!r}, must have no NUL")
+    return name.encode("utf-8", "surrogateescape")
+
+
 def make_spec(name: str, dimension: int, optimizer: Optimizer | str,
               initializer: Initializer | str,
               **more: typing.Any) -> c.TableSpec:
     """rps_table_spec of what get_embedding_table() was given."""
-    if not isinstance(name, str):
-        raise TypeError(f"name: {name!r}, must be text")
+    text = c_name(name)
     step = _named("optimizer", optimizer, Optimizer, _OPTIMIZERS)
     first = _named("initializer", initializer, Initializer, _INITIALIZERS)
     kind = _one_of("optimizer", step._name(), c.OPTIMIZERS)
     spec = c.TableSpec()
     c.lib.rps_table_spec_init(
-        ctypes.byref(spec), name.encode("utf-8", "surrogateescape"),
+        ctypes.byref(spec), text,
         _whole("dimension", dimension, 2**32 - 1), kind)
     for field, value in step._fields().items():
         setattr(spec, field, value if field == "nesterov"

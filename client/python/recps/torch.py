@@ -47,7 +47,10 @@ class _Lookup(torch.autograd.Function):
                 ids: torch.Tensor, offsets: torch.Tensor | None
                 ) -> torch.Tensor:
         """anchor only makes autograd call backward()."""
-        ctx.module, ctx.ids, ctx.offsets = module, ids, offsets
+        ctx.module = module
+        # autograd refuses a backward pass after ids were changed in place, and
+        # a second one, which would push again
+        ctx.save_for_backward(ids, offsets)
         return module._rows(ids, offsets)
 
     @staticmethod
@@ -56,7 +59,8 @@ class _Lookup(torch.autograd.Function):
         if torch.is_grad_enabled():
             raise RuntimeError("recps: a table has no second derivative "
                                "(create_graph=True)")
-        ctx.module._take(ctx.ids, ctx.offsets, grads[0])
+        ids, offsets = ctx.saved_tensors
+        ctx.module._take(ids, offsets, grads[0])
         return None, None, None, None
 
 
@@ -114,8 +118,7 @@ class EmbeddingTable(nn.Module):
 
     def _look_up(self, ids: torch.Tensor,
                  offsets: torch.Tensor | None) -> torch.Tensor:
-        if ids.dtype not in _ID_TYPES:
-            raise TypeError(f"ids: {ids.dtype}, must be integers")
+        _check_ids(ids)
         if torch.is_grad_enabled() and self.training:
             rows: torch.Tensor = _Lookup.apply(
                 self._anchor, self, ids, offsets)
@@ -155,6 +158,10 @@ class EmbeddingTable(nn.Module):
 
     def _take(self, ids: torch.Tensor, offsets: torch.Tensor | None,
               gradient: torch.Tensor) -> None:
+        if self.push_when == "step":
+            # the caller's buffers may hold the next batch by then
+            ids = ids.clone()
+            offsets = None if offsets is None else offsets.clone()
         if self.gradient_scale != 1.0:
             gradient = gradient * self.gradient_scale
         push = Push(self.table, _array(ids),
@@ -200,6 +207,10 @@ class EmbeddingTable(nn.Module):
         mine = {"format": _STATE_FORMAT, "table": self.table.name,
                 "dimension": self.table.dimension,
                 "optimizer": self.table.optimizer}
+        if not isinstance(state, dict):
+            raise recps.MismatchError(
+                f"state_dict: {type(state).__name__}, must be what "
+                "get_extra_state() answered")
         for field, value in mine.items():
             if state.get(field) != value:
                 raise recps.MismatchError(
@@ -234,6 +245,9 @@ class EmbeddingBagTable(EmbeddingTable):
                 offsets: torch.Tensor | None = None) -> torch.Tensor:
         """``(bags, dimension)`` of ids ``[bags, each]``, or of flat ids and
         where each bag begins."""
+        _check_ids(ids)
+        if offsets is not None:
+            _check_ids(offsets, "offsets")
         if ids.dim() == 2 and offsets is None:
             each = ids.shape[1]
             offsets = torch.arange(ids.shape[0] + 1) * each
@@ -262,33 +276,43 @@ def push_gradients(modules: typing.Iterable[nn.Module], *,
     :param modules: tables, or modules that hold some (a whole model).
     :param step: of a job; 0 outside one.
     """
-    tables = {id(each): each for module in modules
-              for each in module.modules() if isinstance(each, EmbeddingTable)}
-    pushes = [_one_push(table) for table in tables.values()
-              if table.push_when == "step"]
-    if pushes:
-        push_tables(pushes, step=step)
-        for table in tables.values():
-            table._kept.clear()
+    found = {id(each): each for module in modules
+             for each in module.modules() if isinstance(each, EmbeddingTable)
+             and each.push_when == "step"}
+    shared: dict[int, list[EmbeddingTable]] = {}  # a table may be of several
+    for each in found.values():
+        shared.setdefault(id(each.table), []).append(each)
+    if shared:
+        push_tables([_one_push(mine) for mine in shared.values()], step=step)
+        for each in found.values():
+            each._kept.clear()
 
 
-def _one_push(module: EmbeddingTable) -> Push:
+def _one_push(modules: list[EmbeddingTable]) -> Push:
     """A table stands once in a push: its lookups joined, bags spread."""
+    module = modules[0]
+    for other in modules[1:]:
+        if other.learning_rate != module.learning_rate:
+            raise ValueError(
+                f"{module.table.name}: a module's learning_rate is "
+                f"{module.learning_rate}, another's {other.learning_rate}; one "
+                "push of a table has one")
     ids, gradients = [], []
-    for kept in module._kept:
+    for kept in (kept for each in modules for kept in each._kept):
         flat = numpy.asarray(kept.ids).reshape(-1)
         rows = numpy.asarray(kept.gradients).reshape(
             -1, module.table.dimension)
         if kept.offsets is not None:
             rows = _spread(kept, flat, rows)
+        if kept.padding is not None:  # of this module; another may train it
+            rows, flat = rows[flat != kept.padding], flat[flat != kept.padding]
         ids.append(flat.astype(numpy.int64))
         gradients.append(rows)
     if not ids:
         ids = [numpy.empty(0, numpy.int64)]
         gradients = [numpy.empty((0, module.table.dimension), numpy.float32)]
     return Push(module.table, numpy.concatenate(ids),
-                numpy.concatenate(gradients), module.learning_rate,
-                padding=module.padding_idx)
+                numpy.concatenate(gradients), module.learning_rate)
 
 
 def _spread(kept: Push, ids: typing.Any, rows: typing.Any) -> typing.Any:
@@ -303,6 +327,14 @@ def _spread(kept: Push, ids: typing.Any, rows: typing.Any) -> typing.Any:
     scale = 1 / numpy.maximum(sizes, 1) ** power
     spread: typing.Any = (rows[bag] * scale[bag, None]).astype(numpy.float32)
     return spread
+
+
+def _check_ids(ids: typing.Any, name: str = "ids") -> None:
+    """Integers, in a tensor."""
+    if not isinstance(ids, torch.Tensor):
+        raise TypeError(f"{name}: {type(ids).__name__}, must be a tensor")
+    if ids.dtype not in _ID_TYPES:
+        raise TypeError(f"{name}: {ids.dtype}, must be integers")
 
 
 def _array(tensor: torch.Tensor) -> typing.Any:
