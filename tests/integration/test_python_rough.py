@@ -109,6 +109,25 @@ def test_a_signals_handler_may_close_the_client_that_waits(recpsd):
     assert client.closed
 
 
+def test_closing_in_the_middle_of_a_call_closes_at_its_end():
+    """As a signal's handler may: the call still has its table in hand."""
+    client = recps.connect("embedded")
+    table = table_of(client)
+
+    def call(handle):
+        client.close()
+        assert client.closed and client._handle.value
+        with pytest.raises(recps.ClosedError):
+            client.stats()
+        assert client._handle.value and table._handle.value
+        return 0
+
+    client._ask(call)
+    assert client.closed and not client._handle.value
+    with pytest.raises(recps.ClosedError):
+        table.refresh([1], numpy.zeros((1, DIM), numpy.float32), 0)
+
+
 def test_a_program_may_end_with_requests_in_flight(recpsd):
     """Also when they are part of a cycle that only the end collects."""
     child = package.start("""

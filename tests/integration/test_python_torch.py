@@ -304,6 +304,18 @@ def test_a_state_dict_says_where_the_rows_are(tmp_path):
         other = Model(table(client))
         with pytest.raises(recps.MismatchError, match="table is"):
             other.load_state_dict(state)
+        for field, value in (("dimension", 9), ("optimizer", "sgd")):
+            bad = {**state["emb._extra_state"], field: value}
+            with pytest.raises(recps.MismatchError, match=f"{field} is "):
+                model.load_state_dict({**state, "emb._extra_state": bad})
+        moved = {**state["emb._extra_state"], "servers": ["elsewhere:1"],
+                 "checkpoint_dir": "/elsewhere"}
+        model.load_state_dict({**state, "emb._extra_state": moved})
+        # of a model with nn.Embedding
+        del state["emb._extra_state"]
+        with pytest.raises(RuntimeError, match="emb._extra_state"):
+            model.load_state_dict(state)
+        model.load_state_dict(state, strict=False)
 
 
 def test_what_is_wrong_is_said(client):
@@ -393,7 +405,6 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.long
 def test_ddp_averages_the_dense_part(recpsd, tmp_path):
     if not torch.distributed.is_available():
         pytest.skip("this PyTorch has no torch.distributed")

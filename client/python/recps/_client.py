@@ -179,6 +179,7 @@ class Client:
         self._kept_step = 0
         self._joined: Started | None = None  # what join() answered last
         self._begun = False
+        self._calling = 0  # the thread that is in _ask(), under the lock
         self._lost: dict[int, Rollback] = {}  # until rolled_back()
         self._lost_words = ""
         self._forsaken = False  # closed while an interrupted call goes on
@@ -257,13 +258,15 @@ class Client:
 
         def run() -> None:
             with self._turn:
+                outer, self._calling = self._calling, threading.get_ident()
                 try:
                     status = call((enter or self._enter)())
                     raise_pending()
                     if status != c.OK:
                         raise self._failed(status, last_words())
                 finally:
-                    if self._forsaken:
+                    self._calling = outer
+                    if self._forsaken and not outer:
                         self._release()
 
         # the child of a fork is only refused
@@ -283,6 +286,8 @@ class Client:
         refuse_in_report()
         if self._pid != os.getpid():
             self._handle.value = None
+        elif self._calling == threading.get_ident():
+            self._forsaken = True  # a signal's handler: the call's end closes
         elif not self.closed:
             if self._lock.acquire(timeout=CLOSE_S):
                 try:
