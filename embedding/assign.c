@@ -151,7 +151,7 @@ write_slice(struct assign *assign, size_t shard_index, size_t start, size_t end)
     if (!making) {
         pthread_mutex_lock(&table->making);
     }
-    pthread_mutex_lock(&shard->lock);
+    rps_shard_lock(shard);
     for (size_t at = start; at < end; at++) {
         write_row_locked(assign, shard_index, at,
                 rps_room_place_locked(&assign->room, shard_index, at));
@@ -203,7 +203,7 @@ restore_shard(struct assign *assign, size_t shard_index)
     struct rps_index_line *lines[AHEAD];
     bool there = true;
 
-    pthread_mutex_lock(&shard->lock);
+    rps_shard_lock(shard);
     for (size_t at = sorted->starts[shard_index]; there && at < end; at++) {
         const uint64_t hash = sorted->hashes[at];
         struct rps_index_place place;

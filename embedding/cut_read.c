@@ -9,6 +9,11 @@
  * only split, and new ones come last.
  *
  *   rows of a table = those taken from its shards + those kept in the buffer
+ *
+ * Requests wait for the locks that are held here, so what is done under one
+ * is a slice of some microseconds: so many rows, so many lines, and the rows
+ * have been asked for when they are copied. Nothing here waits for a request:
+ * a shard that is busy is gone on with later.
  */
 #include "embedding/cut_impl.h"
 #include "embedding/prefetch.h"
@@ -16,9 +21,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#define BATCH_ROWS  256u
-#define BATCH_BYTES ((size_t)128 << 10)
+/* Of one slice: what its rows take stays in the L2 until they are copied. */
+#define SLICE_ROWS  64u
+#define SLICE_BYTES ((size_t)32 << 10)
+#define SLICE_LINES 256u /* of the index, where few rows are wanted */
+#define TURN_SLICES                                                        \
+    16u               /* of a shard: its neighbour in the file is another, \
+                       * so that a restore's threads meet at none */
+#define BUSY_NS 50000 /* all shards that are left are in use */
 
 bool
 rps_cut_is_based(struct rps_cut *cut, size_t table_index)
@@ -57,6 +69,14 @@ rps_cut_choose(struct rps_cut *cut, size_t table_index, bool changed_only)
     return rows;
 }
 
+/* How far one shard has been walked. */
+struct place {
+    uint64_t version; /* of its index, at the last look */
+    uint32_t segment;
+    uint32_t line;
+    bool done;
+};
+
 struct walk {
     struct rps_cut *cut;
     size_t list;
@@ -66,17 +86,12 @@ struct walk {
     void *context;
     struct rps_error *error;
 
-    size_t shard;
-    uint32_t segment;
-    uint32_t line;
-    uint64_t version; /* of the shard's index, at the last look */
-
+    struct place *places; /* [shard_count] */
     size_t row_bytes;
-    size_t room; /* rows of a batch */
+    size_t room; /* rows of a slice */
     size_t count;
-    uint64_t keys[BATCH_ROWS];
-    uint32_t meta[BATCH_ROWS];
-    const char *at[BATCH_ROWS];
+    uint64_t keys[SLICE_ROWS];
+    uint32_t meta[SLICE_ROWS];
     char *rows; /* [room][row_bytes] */
 };
 
@@ -92,7 +107,7 @@ show(struct walk *walk, uint64_t key, uint32_t meta, const char *row)
     return walk->visit(walk->context, &view);
 }
 
-/* Wanted rows of one line; their memory is asked for. */
+/* Copy the wanted rows of one line. */
 static void
 take_line_locked(struct walk *walk, struct rps_shard *shard,
         const struct rps_index_line *line)
@@ -102,56 +117,88 @@ take_line_locked(struct walk *walk, struct rps_shard *shard,
         if (row != 0 && rps_track_take_locked(shard, row)) {
             walk->keys[walk->count] = line->keys[lane];
             walk->meta[walk->count] = line->meta[lane];
-            walk->at[walk->count] = rps_shard_row_at(shard, row);
-            rps_prefetch(walk->at[walk->count], walk->row_bytes);
+            memcpy(walk->rows + walk->count * walk->row_bytes,
+                    rps_shard_row_at(shard, row), walk->row_bytes);
             walk->count++;
         }
     }
 }
 
-/* The next rows of the shard. False: it has no more. */
-static bool
-take_batch_locked(struct walk *walk, struct rps_shard *shard)
+/* The line at a place, and the place behind it. NULL: there is no more. */
+static const struct rps_index_line *
+next_line(const struct rps_index *index, struct place *place)
 {
-    const struct rps_index *index = &shard->index;
-
-    walk->count = 0;
-    if (walk->version != rps_index_version(index)) {
-        walk->version = rps_index_version(index);
-        walk->line = 0;
-    }
-    while (walk->segment < index->segment_count) {
-        const struct rps_segment *segment = &index->segments[walk->segment];
-        for (; walk->line < segment->line_count; walk->line++) {
-            if (walk->count + RPS_LINE_KEYS > walk->room) {
-                return true;
-            }
-            take_line_locked(walk, shard, &segment->lines[walk->line]);
+    while (place->segment < index->segment_count) {
+        const struct rps_segment *segment = &index->segments[place->segment];
+        if (place->line < segment->line_count) {
+            return &segment->lines[place->line++];
         }
-        walk->segment++;
-        walk->line = 0;
+        place->segment++;
+        place->line = 0;
     }
-    return false;
+    place->done = true;
+    return NULL;
 }
 
-/* True: the shard has more. */
-static bool
-copy_batch(struct walk *walk)
+static void
+take_slice_locked(
+        struct walk *walk, struct rps_shard *shard, struct place *place)
 {
-    struct rps_shard *shard = &walk->table->shards[walk->shard];
-    bool more = false;
+    const struct rps_index *index = &shard->index;
+    const struct rps_index_line *line = NULL;
 
-    pthread_mutex_lock(&shard->lock);
-    more = take_batch_locked(walk, shard);
-    for (size_t i = 0; i < walk->count; i++) {
-        memcpy(walk->rows + i * walk->row_bytes, walk->at[i], walk->row_bytes);
+    if (place->version != rps_index_version(index)) {
+        place->version = rps_index_version(index);
+        place->line = 0;
     }
+    for (size_t i = 0;
+            i < SLICE_LINES && walk->count + RPS_LINE_KEYS <= walk->room &&
+            (line = next_line(index, place)) != NULL;
+            i++) {
+        take_line_locked(walk, shard, line);
+    }
+}
+
+/* What the slice after this one will copy; not all of it may be there still,
+ * and none of it is waited for. */
+static void
+ask_slice_locked(
+        const struct walk *walk, struct rps_shard *shard, struct place place)
+{
+    const struct rps_index_line *line = NULL;
+    size_t asked = 0;
+
+    for (size_t i = 0; i < SLICE_LINES && asked < walk->room &&
+                       (line = next_line(&shard->index, &place)) != NULL;
+            i++) {
+        for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
+            const uint32_t row = line->rows[lane];
+            if (row != 0 && rps_shard_bit(shard, RPS_ROW_WANTED, row)) {
+                rps_prefetch(rps_shard_row_at(shard, row), walk->row_bytes);
+                asked++;
+            }
+        }
+    }
+}
+
+/* False: somebody else has the shard. */
+static bool
+copy_slice(struct walk *walk, size_t s)
+{
+    struct rps_shard *shard = &walk->table->shards[s];
+
+    walk->count = 0;
+    if (pthread_mutex_trylock(&shard->lock) != 0) {
+        return false;
+    }
+    take_slice_locked(walk, shard, &walk->places[s]);
+    ask_slice_locked(walk, shard, walk->places[s]);
     pthread_mutex_unlock(&shard->lock);
-    return more;
+    return true;
 }
 
 static rps_status
-show_batch(struct walk *walk)
+show_slice(struct walk *walk)
 {
     rps_status status = RPS_OK;
 
@@ -208,16 +255,16 @@ show_block(struct walk *walk, const struct rps_kept_block *block)
     return status;
 }
 
-/* What was kept of this table so far; what was kept of others is put away
- * if there is too much of it. */
+/* What was kept of this table so far, or so much of it as makes a block; what
+ * was kept of others is put away if there is too much of it. */
 static rps_status
-show_kept(struct walk *walk)
+show_kept(struct walk *walk, bool all)
 {
     struct rps_kept_block *block = NULL;
     rps_status status = RPS_OK;
 
     while (status == RPS_OK && (block = rps_save_buffer_take(walk->cut->buffer,
-                                        walk->list)) != NULL) {
+                                        walk->list, all)) != NULL) {
         status = show_block(walk, block);
         rps_save_buffer_drop(walk->cut->buffer, block);
     }
@@ -244,27 +291,93 @@ check_buffer(struct walk *walk)
                                                 "it was at the cut");
 }
 
+/* A slice of the shard, and what was kept. */
 static rps_status
-walk_shards(struct walk *walk)
+show_both(struct walk *walk)
+{
+    rps_status status = show_slice(walk);
+
+    if (status == RPS_OK) {
+        status = show_kept(walk, false);
+    }
+    return status == RPS_OK ? check_buffer(walk) : status;
+}
+
+/* Some slices of a shard, or none where somebody else has it: *moved says. */
+static rps_status
+walk_shard(struct walk *walk, size_t s, bool *moved)
 {
     rps_status status = RPS_OK;
 
-    while (status == RPS_OK && walk->shard < walk->table->shard_count) {
-        const bool more = copy_batch(walk);
-        status = show_batch(walk);
-        if (status == RPS_OK) {
-            status = show_kept(walk);
+    for (unsigned i = 0; status == RPS_OK && i < TURN_SLICES &&
+                         !walk->places[s].done && copy_slice(walk, s);
+            i++) {
+        *moved = true;
+        status = show_both(walk);
+    }
+    return status;
+}
+
+static void
+wait_for_shards(void)
+{
+    const struct timespec pause = {.tv_nsec = BUSY_NS};
+
+    (void)nanosleep(&pause, NULL);
+}
+
+/* Around until all are done. */
+static rps_status
+walk_shards(struct walk *walk)
+{
+    const size_t count = walk->table->shard_count;
+    rps_status status = RPS_OK;
+    bool more = true;
+
+    while (status == RPS_OK && more) {
+        bool moved = false;
+        more = false;
+        for (size_t s = 0; status == RPS_OK && s < count; s++) {
+            status = walk_shard(walk, s, &moved);
+            more = more || !walk->places[s].done;
         }
-        if (status == RPS_OK) {
-            status = check_buffer(walk);
-        }
-        if (!more) {
-            walk->shard++;
-            walk->segment = 0;
-            walk->line = 0;
+        if (status == RPS_OK && more && !moved) {
+            wait_for_shards();
+            status = show_kept(walk, false);
         }
     }
-    return status == RPS_OK ? show_kept(walk) : status;
+    return status == RPS_OK ? show_kept(walk, true) : status;
+}
+
+static size_t
+slice_rows(size_t row_bytes)
+{
+    const size_t fit = SLICE_BYTES / row_bytes;
+
+    return fit < RPS_LINE_KEYS ? RPS_LINE_KEYS
+           : fit > SLICE_ROWS  ? SLICE_ROWS
+                               : fit;
+}
+
+static rps_status
+walk_table(struct walk *walk)
+{
+    rps_status status = RPS_E_NOMEM;
+
+    walk->places = calloc(walk->table->shard_count, sizeof(*walk->places));
+    walk->rows = malloc(walk->room * walk->row_bytes);
+    if (walk->places != NULL && walk->rows != NULL) {
+        status = walk_shards(walk);
+    } else {
+        (void)rps_fail(walk->error, status, "table %s: no memory to save it",
+                walk->table->spec.name);
+    }
+    if (status == RPS_OK) {
+        status = check_buffer(walk);
+    }
+    free(walk->places);
+    free(walk->rows);
+    return status;
 }
 
 rps_status
@@ -280,23 +393,10 @@ rps_cut_visit(struct rps_cut *cut, size_t table,
             .visit = visit,
             .context = context,
             .error = error};
-    rps_status status = RPS_OK;
 
     walk.row_bytes = rps_table_row_bytes(walk.table);
-    walk.room = BATCH_BYTES / walk.row_bytes;
-    walk.room = walk.room > BATCH_ROWS ? BATCH_ROWS : walk.room;
-    walk.room = walk.room < RPS_LINE_KEYS ? RPS_LINE_KEYS : walk.room;
-    walk.rows = malloc(walk.room * walk.row_bytes);
-    if (walk.rows == NULL) {
-        return rps_fail(error, RPS_E_NOMEM, "table %s: no memory to save it",
-                cut->tables[table].spec.name);
-    }
-    status = walk_shards(&walk);
-    if (status == RPS_OK) {
-        status = check_buffer(&walk);
-    }
-    free(walk.rows);
-    return status;
+    walk.room = slice_rows(walk.row_bytes);
+    return walk_table(&walk);
 }
 
 static int

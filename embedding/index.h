@@ -193,6 +193,14 @@ void rps_index_remove(struct rps_index *index, struct rps_index_place place);
  */
 bool rps_index_has_free(struct rps_index *index, uint32_t part, uint64_t count);
 
+/**
+ * So many keys are going to be there, nothing is promised: segments become
+ * what they would grow to step by step. In the order of their hashes, as a
+ * checkpoint has them, keys would fill the front of each of those steps.
+ * False: there was no memory for all of it, which does no harm.
+ */
+bool rps_index_expect(struct rps_index *index, uint64_t keys);
+
 /** The segment of all keys whose hashes begin as this one's. */
 struct rps_segment *rps_index_segment(
         const struct rps_index *index, uint64_t hash);

@@ -377,17 +377,50 @@ split(struct rps_index *index, uint32_t number, uint64_t kept)
     return RPS_OK;
 }
 
+static bool
+is_to_split(const struct rps_index *index, const struct rps_segment *segment,
+        uint32_t lines)
+{
+    return lines > lines_split(segment) &&
+           index->skip + segment->depth < 64 - LINE_HASH_BITS;
+}
+
 rps_status
 rps_index_grow(struct rps_index *index, uint64_t hash, uint64_t kept)
 {
     struct rps_segment *segment = rps_index_segment(index, hash);
     const uint32_t lines =
             lines_for(segment, segment->count + (uint64_t)1, kept);
-    const bool can_split = index->skip + segment->depth < 64 - LINE_HASH_BITS;
 
-    return lines > lines_split(segment) && can_split
+    return is_to_split(index, segment, lines)
                    ? split(index, (uint32_t)(segment - index->segments), kept)
                    : resize(index, segment, lines);
+}
+
+/* Lines for its share of so many keys of the whole index. */
+static uint32_t
+lines_of_share(const struct rps_segment *segment, uint64_t keys)
+{
+    return lines_for(segment, (keys >> segment->depth) + 1, 0);
+}
+
+bool
+rps_index_expect(struct rps_index *index, uint64_t keys)
+{
+    rps_status status = RPS_OK;
+
+    for (uint32_t i = 0; status == RPS_OK && i < index->segment_count; i++) {
+        uint32_t lines = lines_of_share(&index->segments[i], keys);
+        while (status == RPS_OK &&
+                is_to_split(index, &index->segments[i], lines)) {
+            status = split(index, i, 0); /* the other half comes last */
+            lines = lines_of_share(&index->segments[i], keys);
+        }
+        if (status == RPS_OK && lines > index->segments[i].line_count) {
+            status = resize(index, &index->segments[i], lines);
+        }
+    }
+    return status == RPS_OK;
 }
 
 void

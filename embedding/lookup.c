@@ -268,7 +268,7 @@ read_busy(struct lookup *lookup, const uint16_t *shards, size_t n)
     for (size_t i = 0; i < n; i++) {
         const struct asked asked =
                 ask(lookup, rps_batch_run_of(&lookup->batch, shards[i]));
-        pthread_mutex_lock(&lookup->table->shards[shards[i]].lock);
+        rps_shard_lock(&lookup->table->shards[shards[i]]);
         read_run(lookup, &asked);
         copy_before(lookup);
     }

@@ -22,7 +22,7 @@ copy_row(const struct copy *to, uint64_t key)
     struct rps_index_place place;
     char *row = NULL;
 
-    pthread_mutex_lock(&shard->lock);
+    rps_shard_lock(shard);
     place = rps_index_find(&shard->index, hash, key);
     if (place.row != 0) {
         row = rps_shard_row_locked(shard, place);

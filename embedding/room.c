@@ -18,7 +18,7 @@ release(struct rps_room *room, size_t shards)
         if (room->starts[s] == room->starts[s + 1]) {
             continue;
         }
-        pthread_mutex_lock(&shard->lock);
+        rps_shard_lock(shard);
         for (size_t i = room->starts[s]; i < room->starts[s + 1]; i++) {
             if (room->made[i] == RPS_MADE_NONE) {
                 rps_shard_release_locked(shard, room->hashes[i]);
@@ -39,7 +39,7 @@ promise(struct rps_room *room)
         if (count == 0) {
             continue;
         }
-        pthread_mutex_lock(&shard->lock);
+        rps_shard_lock(shard);
         there = rps_shard_promise_locked(shard, count, room->hashes + start);
         pthread_mutex_unlock(&shard->lock);
         if (!there) {
@@ -142,7 +142,7 @@ make_shard(struct rps_room *room, size_t s)
     const size_t end = room->starts[s + 1];
     rps_status status = RPS_OK;
 
-    pthread_mutex_lock(&shard->lock);
+    rps_shard_lock(shard);
     for (size_t i = room->starts[s]; status == RPS_OK && i < end; i++) {
         if ((i - room->starts[s]) % AHEAD == 0) {
             ask_for_lines(room, shard, i);
@@ -185,7 +185,7 @@ unmake(struct rps_room *room)
 {
     for (size_t s = 0; s < room->table->shard_count; s++) {
         struct rps_shard *shard = &room->table->shards[s];
-        pthread_mutex_lock(&shard->lock);
+        rps_shard_lock(shard);
         for (size_t i = room->starts[s]; i < room->starts[s + 1]; i++) {
             (void)rps_room_refuse_locked(room, s, i);
         }
@@ -201,7 +201,7 @@ missing(const struct rps_room *room)
 
     for (size_t s = 0; s < room->table->shard_count; s++) {
         struct rps_shard *shard = &room->table->shards[s];
-        pthread_mutex_lock(&shard->lock);
+        rps_shard_lock(shard);
         for (size_t i = room->starts[s]; i < room->starts[s + 1]; i++) {
             const struct rps_index_place place = rps_index_find(
                     &shard->index, room->hashes[i], room->keys[i]);

@@ -93,11 +93,14 @@ rps_save_buffer_open(struct rps_save_buffer *buffer, uint64_t limit,
     return RPS_OK;
 }
 
-static void
-free_memory_locked(struct rps_save_buffer *buffer, struct rps_kept_block *block)
+/* The memory of a block, which the caller frees: without the lock, where
+ * others wait for it. */
+static char *
+take_memory_locked(struct rps_save_buffer *buffer, struct rps_kept_block *block)
 {
-    if (block->bytes != NULL) {
-        free(block->bytes);
+    char *bytes = block->bytes;
+
+    if (bytes != NULL) {
         block->bytes = NULL;
         buffer->figures.used -= block->room;
         if (buffer->budget != NULL) {
@@ -105,6 +108,7 @@ free_memory_locked(struct rps_save_buffer *buffer, struct rps_kept_block *block)
         }
         pthread_cond_broadcast(&buffer->space);
     }
+    return bytes;
 }
 
 static void
@@ -115,7 +119,7 @@ drop_all_locked(struct rps_save_buffer *buffer)
         while (list->first != NULL) {
             struct rps_kept_block *block = list->first;
             list->first = block->next;
-            free_memory_locked(buffer, block);
+            free(take_memory_locked(buffer, block));
             free(block);
         }
         list->last = NULL;
@@ -268,6 +272,18 @@ open_block_locked(
     return block;
 }
 
+/* Who adds a row adds others soon; what it writes over is in nobody's cache. */
+static void
+ask_for_next(const struct rps_kept_block *block, size_t stride)
+{
+    const size_t left = block->room - block->used;
+    const size_t n = stride < left ? stride : left;
+
+    for (size_t at = 0; at < n; at += 64) {
+        __builtin_prefetch(block->bytes + block->used + at, 1);
+    }
+}
+
 void
 rps_save_buffer_add(struct rps_save_buffer *buffer, size_t list_index,
         const struct rps_kept_row *kept, const void *row)
@@ -288,6 +304,7 @@ rps_save_buffer_add(struct rps_save_buffer *buffer, size_t list_index,
             memcpy(to + sizeof(*kept), row, list->row_bytes);
             block->used += rps_kept_stride(list->row_bytes);
             buffer->figures.rows++;
+            ask_for_next(block, rps_kept_stride(list->row_bytes));
         }
     }
     pthread_mutex_unlock(&buffer->lock);
@@ -305,7 +322,8 @@ rps_save_buffer_state(struct rps_save_buffer *buffer)
 }
 
 struct rps_kept_block *
-rps_save_buffer_take(struct rps_save_buffer *buffer, size_t list_index)
+rps_save_buffer_take(
+        struct rps_save_buffer *buffer, size_t list_index, bool all)
 {
     struct rps_kept_block *block = NULL;
 
@@ -313,6 +331,10 @@ rps_save_buffer_take(struct rps_save_buffer *buffer, size_t list_index)
     if (buffer->lists != NULL) {
         struct list *list = &buffer->lists[list_index];
         block = list->first;
+        if (block != NULL && block->next == NULL && !all &&
+                buffer->waiting == 0) {
+            block = NULL; /* rows are still added to it */
+        }
         if (block != NULL) {
             list->first = block->next;
             list->last = list->first == NULL ? NULL : list->last;
@@ -326,9 +348,12 @@ void
 rps_save_buffer_drop(
         struct rps_save_buffer *buffer, struct rps_kept_block *block)
 {
+    char *bytes = NULL;
+
     pthread_mutex_lock(&buffer->lock);
-    free_memory_locked(buffer, block);
+    bytes = take_memory_locked(buffer, block);
     pthread_mutex_unlock(&buffer->lock);
+    free(bytes);
     free(block);
 }
 
@@ -375,10 +400,12 @@ rps_save_buffer_put_away(struct rps_save_buffer *buffer, size_t list,
             (block = next_to_put_away(buffer, list)) != NULL) {
         status = put(context, block->bytes, block->used, &block->offset);
         if (status == RPS_OK) {
+            char *bytes = NULL;
             pthread_mutex_lock(&buffer->lock);
             buffer->figures.put_away += block->used;
-            free_memory_locked(buffer, block);
+            bytes = take_memory_locked(buffer, block);
             pthread_mutex_unlock(&buffer->lock);
+            free(bytes);
         }
     }
     return status;

@@ -87,9 +87,13 @@ void rps_save_buffer_add(struct rps_save_buffer *buffer, size_t list,
 /** OK, or why the cut failed: NOMEM, or LIMIT (full before it was served). */
 rps_status rps_save_buffer_state(struct rps_save_buffer *buffer);
 
-/** The oldest block of a list, the caller's now; NULL: there is none. */
+/**
+ * The oldest block of a list, the caller's now; NULL: there is none. The one
+ * that rows are still added to is left where it is, as long as nobody waits
+ * for room and not `all` are asked for.
+ */
 struct rps_kept_block *rps_save_buffer_take(
-        struct rps_save_buffer *buffer, size_t list);
+        struct rps_save_buffer *buffer, size_t list, bool all);
 /** A block that was taken, and its bytes: not needed any more. */
 void rps_save_buffer_drop(
         struct rps_save_buffer *buffer, struct rps_kept_block *block);

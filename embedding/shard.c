@@ -43,6 +43,33 @@ rps_shard_finish(struct rps_shard *shard)
     pthread_mutex_destroy(&shard->lock);
 }
 
+#define LOOKS       32u
+#define LOOK_PAUSES 16u /* between two: some 0.3 us */
+
+static void
+pause_some(void)
+{
+    for (unsigned i = 0; i < LOOK_PAUSES; i++) {
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#else
+        atomic_signal_fence(memory_order_seq_cst);
+#endif
+    }
+}
+
+void
+rps_shard_lock(struct rps_shard *shard)
+{
+    for (unsigned i = 0; i < LOOKS; i++) {
+        if (pthread_mutex_trylock(&shard->lock) == 0) {
+            return;
+        }
+        pause_some();
+    }
+    pthread_mutex_lock(&shard->lock);
+}
+
 uint64_t
 rps_shard_kept_locked(
         const struct rps_shard *shard, const struct rps_segment *segment)

@@ -69,6 +69,13 @@ RPS_NODISCARD rps_status rps_shard_init(struct rps_shard *shard,
 void rps_shard_finish(struct rps_shard *shard);
 
 /**
+ * Take the lock where somebody waits for an answer. Who holds it does so for
+ * some microseconds, a sleep and a wake take a hundred: it looks a little
+ * longer before it sleeps.
+ */
+void rps_shard_lock(struct rps_shard *shard);
+
+/**
  * Promise a new row to each of n keys. Quick: false where it is not obvious
  * that there is room, or where there is no memory; then nothing is promised.
  */

@@ -130,10 +130,7 @@ ask_row_locked(const struct rps_apply *apply, const struct rps_shard *shard,
 {
     if (place.row != 0) {
         rps_prefetch(rps_shard_row_locked(shard, place), apply->row_bytes);
-        __builtin_prefetch(&rps_shard_rows_of(shard, place.row)
-                                    ->bits[shard->track.now]
-                                          [rps_row_number(place.row) / 64],
-                1);
+        rps_track_ask_locked(shard, place.row);
     }
 }
 
@@ -295,7 +292,7 @@ step_slice(struct rps_apply *apply, const struct slice *slice)
     }
     rps_save_buffer_reserve(
             table->buffer, table->cut_list, slice->count, &kept_bytes);
-    pthread_mutex_lock(&shard->lock);
+    rps_shard_lock(shard);
     for (size_t i = 0; i < slice->count; i += BURST) {
         const size_t left = slice->count - i;
         step_burst_locked(apply, slice, i, left < BURST ? left : BURST);

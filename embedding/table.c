@@ -364,6 +364,20 @@ rps_table_set_pushes(struct rps_table *table, uint64_t pushes)
     atomic_store_explicit(&table->pushes, pushes, memory_order_relaxed);
 }
 
+void
+rps_table_expect(struct rps_table *table, uint64_t rows)
+{
+    bool there = true;
+
+    for (size_t i = 0; there && i < table->shard_count; i++) {
+        struct rps_shard *shard = &table->shards[i];
+        pthread_mutex_lock(&shard->lock);
+        assert(shard->reserved == 0);
+        there = rps_index_expect(&shard->index, rows >> table->shard_log2);
+        pthread_mutex_unlock(&shard->lock);
+    }
+}
+
 static void
 add_shard(struct rps_shard *shard, struct rps_table_stats *out)
 {

@@ -184,6 +184,13 @@ rps_status rps_table_apply(struct rps_table *table,
         struct rps_apply_report *report);
 
 /**
+ * So many rows are going to be written to a table that nobody else has yet:
+ * its index gets their size at once, as far as there is memory. A promise of
+ * nothing: fewer may come, or more.
+ */
+void rps_table_expect(struct rps_table *table, uint64_t rows);
+
+/**
  * Write rows as they are, in the table's value type rounded to nearest, ties
  * to even. slots[n][slot floats] or NULL: fresh slots;
  * meta[n] or NULL: 0, but where rows get cold or give way to others `last` is

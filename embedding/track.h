@@ -39,6 +39,21 @@ rps_track_change_locked(struct rps_table *table, struct rps_shard *shard,
     rps_shard_set_bit(shard, track->now, place.row, true);
 }
 
+/** Ask for the bits that rps_track_change_locked() reads. Always inlined: see
+ * prefetch.h. */
+static inline __attribute__((always_inline)) void
+rps_track_ask_locked(const struct rps_shard *shard, uint32_t row)
+{
+    const struct rps_rows *rows = rps_shard_rows_of(shard, row);
+    const size_t word = rps_row_number(row) / 64;
+
+    __builtin_prefetch(&rows->bits[shard->track.now][word], 1);
+    if (__builtin_expect(shard->track.cutting, 0)) {
+        __builtin_prefetch(&rows->bits[shard->track.now ^ 1u][word]);
+        __builtin_prefetch(&rows->bits[RPS_ROW_WANTED][word], 1);
+    }
+}
+
 /** A row was made: no cut wants it. */
 void rps_track_new_locked(struct rps_shard *shard, uint32_t row);
 

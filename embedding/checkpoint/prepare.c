@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "embedding/checkpoint/aside.h"
+#include "embedding/checkpoint/background.h"
 #include "embedding/checkpoint/checkpoint.h"
 #include "embedding/checkpoint/layout.h"
 #include "embedding/checkpoint/save.h"
@@ -213,30 +214,51 @@ save_tables(const struct rps_ckpt_save *save)
     return status;
 }
 
+/** What is written while requests are answered. */
+struct writing {
+    struct rps_ckpt_save *save;
+    const struct rps_lane_record *lanes;
+    size_t lane_count;
+    json_t **part_out;
+    rps_status status;
+};
+
 static rps_status
-write_all(struct rps_ckpt_save *save, const struct rps_lane_record *lanes,
-        size_t lane_count, json_t **part_out)
+save_all_tables(struct rps_ckpt_save *save)
 {
-    rps_status status = rps_dir_make(save->folder, save->error);
     struct rps_ckpt_aside aside;
     struct rps_cut_aside hooks;
+    rps_status status;
 
-    if (status != RPS_OK) {
-        return status;
-    }
-    remove_own(save->id, save->folder, false); /* of an attempt that failed */
     rps_ckpt_aside_init(&aside, save->folder, save->error);
     hooks = rps_ckpt_aside_of(&aside);
     save->aside = &hooks;
     status = save_tables(save);
     rps_ckpt_aside_finish(&aside);
+    return status;
+}
+
+static void
+write_all(void *context)
+{
+    struct writing *writing = context;
+    struct rps_ckpt_save *save = writing->save;
+    rps_status status = rps_dir_make(save->folder, save->error);
+
     if (status == RPS_OK) {
-        status = save_lanes(save->id, save->folder, lanes, lane_count,
-                json_object_get(save->part, "files"), save->error);
+        remove_own(save->id, save->folder, false); /* of one that failed */
+        status = save_all_tables(save);
     }
-    return status == RPS_OK ? write_part(save->id, save->folder, save->part,
-                                      part_out, save->error)
-                            : status;
+    if (status == RPS_OK) {
+        status = save_lanes(save->id, save->folder, writing->lanes,
+                writing->lane_count, json_object_get(save->part, "files"),
+                save->error);
+    }
+    if (status == RPS_OK) {
+        status = write_part(save->id, save->folder, save->part,
+                writing->part_out, save->error);
+    }
+    writing->status = status;
 }
 
 rps_status
@@ -247,6 +269,10 @@ rps_checkpoint_prepare(const struct rps_checkpoint_id *id, bool is_delta,
     rps_status status = rps_ckpt_id_check(id, error);
     struct rps_ckpt_save save = {
             .id = id, .cut = cut, .is_delta = is_delta, .error = error};
+    struct writing writing = {.save = &save,
+            .lanes = lanes,
+            .lane_count = lane_count,
+            .part_out = part_out};
     char *folder = NULL;
 
     *part_out = NULL;
@@ -260,7 +286,8 @@ rps_checkpoint_prepare(const struct rps_checkpoint_id *id, bool is_delta,
         status = rps_fail(error, RPS_E_NOMEM, "%s: no memory to save", id->dir);
         goto out;
     }
-    status = write_all(&save, lanes, lane_count, part_out);
+    rps_ckpt_run_in_background(write_all, &writing);
+    status = writing.status;
     if (status != RPS_OK) {
         remove_own(id, folder, true); /* gives a full disk its room back */
     }

@@ -32,6 +32,11 @@ struct rps_ckpt_restoring {
 bool rps_ckpt_piece_matters(
         const struct rps_ckpt_restoring *r, const struct rps_ckpt_piece *piece);
 
+/** About as many rows as the oldest link's pieces of a table bring. Those of a
+ * file that is not what it says are not counted. */
+uint64_t rps_ckpt_rows_expected(const struct rps_ckpt_restoring *r,
+        const struct rps_ckpt_piece *pieces, size_t count);
+
 /**
  * Make the table, replay its pieces, add it to the store. Errors: CORRUPT,
  * IO, NOMEM, LIMIT, MISMATCH; the store has no such table then.

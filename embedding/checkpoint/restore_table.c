@@ -255,6 +255,9 @@ read_pieces(struct rps_ckpt_restoring *r, const struct rps_ckpt_wanted *wanted,
     rps_status status = rps_ckpt_chain_pieces(
             &r->chain, wanted->entry->spec.name, &pieces, &count, error);
 
+    if (status == RPS_OK) {
+        rps_table_expect(table, rps_ckpt_rows_expected(r, pieces, count));
+    }
     for (size_t i = 0; i < count && status == RPS_OK; i++) {
         struct sink sink = {.r = r,
                 .wanted = wanted,

@@ -79,6 +79,23 @@ make_column(struct scanner *s, struct rps_error *error)
                                        s->scan->folder->path, spec->name);
 }
 
+/* Where a column is read to at once; else it is spread over the rows. */
+static void *
+place_of(const struct scanner *s, const struct rps_ckpt_column *column)
+{
+    switch (column->kind) {
+    case RPS_CKPT_KEYS:
+        return s->batch->keys;
+    case RPS_CKPT_ROWS:
+        return s->batch->values;
+    case RPS_CKPT_SLOT: /* the only one: nothing is between two of them */
+        return column->width == s->slot_floats ? (void *)s->batch->slots
+                                               : s->column;
+    default:
+        return s->column;
+    }
+}
+
 /* One column's next n entries into where the batch has them. */
 static rps_status
 read_column(struct scanner *s, uint32_t i, size_t n, struct rps_error *error)
@@ -88,9 +105,7 @@ read_column(struct scanner *s, uint32_t i, size_t n, struct rps_error *error)
     size_t bytes = n * rps_ckpt_column_bytes(column);
     const uint32_t *last = s->column;
     const uint8_t *uses = s->column;
-    void *to = column->kind == RPS_CKPT_KEYS   ? (void *)batch->keys
-               : column->kind == RPS_CKPT_ROWS ? (void *)batch->values
-                                               : s->column;
+    void *to = place_of(s, column);
     rps_status status = rps_ckpt_reader_read(&s->readers[i], to, bytes, error);
 
     batch->file_bytes += bytes;

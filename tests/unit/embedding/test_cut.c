@@ -673,6 +673,71 @@ START_TEST(rows_of_a_cut_stay_in_a_storm)
 }
 END_TEST
 
+/* Has a shard, until all rows of the others were visited. */
+struct busy {
+    struct rps_shard *shard;
+    uint64_t others; /* rows */
+    _Atomic bool has_it;
+    _Atomic uint64_t visited;
+};
+
+static void *
+stay_busy(void *context)
+{
+    struct busy *busy = context;
+
+    pthread_mutex_lock(&busy->shard->lock);
+    atomic_store(&busy->has_it, true);
+    while (atomic_load(&busy->visited) < busy->others) {
+        usleep(100);
+    }
+    ck_assert_uint_eq(atomic_load(&busy->visited), busy->others);
+    pthread_mutex_unlock(&busy->shard->lock);
+    return NULL;
+}
+
+static rps_status
+count_row(void *context, const struct rps_row_view *view)
+{
+    struct busy *busy = context;
+
+    (void)view;
+    atomic_fetch_add(&busy->visited, 1);
+    return RPS_OK;
+}
+
+START_TEST(a_busy_shard_is_visited_after_the_others)
+{
+    struct rps_store *store = new_store();
+    struct rps_table *table = open_table(store, "emb", 0);
+    const struct rps_cut_aside hooks = {
+            .put = put, .get = get, .context = &aside};
+    struct busy busy = {.shard = &table->shards[0]};
+    struct rps_error error = {.text = ""};
+    struct rps_cut *cut = NULL;
+    pthread_t thread;
+    uint64_t rows = 0;
+
+    push_keys(table, 1, 0, 20000);
+    ck_assert_uint_gt(busy.shard->rows.live, 0);
+    busy.others = 20000 - busy.shard->rows.live;
+    cut = take(store, MIB);
+    rps_cut_begin(cut);
+    rows = rps_cut_choose(cut, 0, false);
+    ck_assert_int_eq(pthread_create(&thread, NULL, stay_busy, &busy), 0);
+    while (!atomic_load(&busy.has_it)) {
+        usleep(100);
+    }
+    ck_assert_int_eq(
+            rps_cut_visit(cut, 0, &hooks, count_row, &busy, &error), RPS_OK);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(rows, 20000);
+    ck_assert_uint_eq(atomic_load(&busy.visited), rows);
+    rps_cut_commit(cut);
+    rps_store_destroy(store);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -696,6 +761,7 @@ main(void)
     tcase_add_test(rows, rows_in_the_way_of_others_are_put_away_and_come_back);
     tcase_set_timeout(threads, 120);
     tcase_add_test(threads, rows_of_a_cut_stay_in_a_storm);
+    tcase_add_test(threads, a_busy_shard_is_visited_after_the_others);
     suite_add_single_threaded(suite, rows);
     suite_add_tcase(suite, threads);
     return run_suite(suite);

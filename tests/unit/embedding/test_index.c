@@ -355,6 +355,65 @@ START_TEST(the_version_changes_whenever_a_key_moves)
 }
 END_TEST
 
+static void
+check_all_stored(const struct index_fixture *f, uint32_t count)
+{
+    check_segments(f);
+    for (uint32_t i = 0; i < count; i++) {
+        check_stored(f, i, i + 1);
+    }
+    ck_assert_uint_eq(f->index.count, count);
+}
+
+START_TEST(an_index_that_expects_its_keys_does_not_grow)
+{
+    const uint32_t count = 200000;
+    struct index_fixture f;
+    uint64_t version = 0;
+    uint64_t places = 0;
+
+    start(&f);
+    ck_assert(rps_index_expect(&f.index, count));
+    version = rps_index_version(&f.index);
+    for (uint32_t i = 0; i < count; i++) {
+        ck_assert_int_eq(insert(&f, i, i + 1), RPS_OK);
+    }
+    ck_assert_uint_eq(rps_index_version(&f.index), version);
+    check_all_stored(&f, count);
+    /* 59/64 of it are 9/8 to 5/4 of the keys; and whole pages */
+    places = f.index.line_count * RPS_LINE_KEYS;
+    ck_assert_uint_ge(places * 59 / 64, (uint64_t)count * 9 / 8);
+    ck_assert_uint_le(places * 59 / 64, (uint64_t)count * 13 / 10);
+    finish(&f);
+}
+END_TEST
+
+/* Fewer come than were expected, and then more; keys are there already. */
+START_TEST(an_index_may_expect_anything)
+{
+    struct index_fixture f;
+    uint32_t count = 0;
+
+    start(&f);
+    for (; count < 3000; count++) {
+        ck_assert_int_eq(insert(&f, count, count + 1), RPS_OK);
+    }
+    ck_assert(rps_index_expect(&f.index, 0));
+    ck_assert(rps_index_expect(&f.index, 40000));
+    check_all_stored(&f, count);
+    for (; count < 90000; count++) {
+        ck_assert_int_eq(insert(&f, count, count + 1), RPS_OK);
+    }
+    check_all_stored(&f, count);
+    atomic_store(&f.budget.limit, 1); /* nothing more */
+    ck_assert(!rps_index_expect(&f.index, (uint64_t)1 << 40));
+    check_all_stored(&f, count);
+    ck_assert_int_eq(insert(&f, count, count + 1), RPS_OK);
+    check_all_stored(&f, count + 1);
+    finish(&f);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -372,6 +431,8 @@ main(void)
     tcase_add_test(
             tc, after_growth_a_key_is_at_home_where_its_line_has_room_for_it);
     tcase_add_test(tc, the_version_changes_whenever_a_key_moves);
+    tcase_add_test(tc, an_index_that_expects_its_keys_does_not_grow);
+    tcase_add_test(tc, an_index_may_expect_anything);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }
