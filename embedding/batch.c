@@ -2,8 +2,6 @@
 /* Owns nothing: hashing and a counting sort. */
 #include "embedding/batch.h"
 
-#include "base/hash.h"
-
 #include <assert.h>
 #include <string.h>
 
@@ -19,7 +17,9 @@ rps_batch_sort(struct rps_batch *batch, const struct rps_table *table,
 
     batch->count = count;
     memset(ends, 0, table->shard_count * sizeof(*ends));
-    rps_key_hashes(count, keys, table->job_seed, hashes);
+    table->kernels.hash(keys, count, table->job_seed, hashes);
+    /* unrolled, where a lookup spends its time */
+#pragma GCC unroll 4
     for (size_t i = 0; i < count; i++) {
         ends[rps_table_shard_of(table, hashes[i])]++;
     }
@@ -29,6 +29,7 @@ rps_batch_sort(struct rps_batch *batch, const struct rps_table *table,
         next = (uint16_t)(next + size);
     }
     /* starts, so far: each moves to its end while its keys are placed */
+#pragma GCC unroll 4
     for (size_t i = 0; i < count; i++) {
         const size_t at = ends[rps_table_shard_of(table, hashes[i])]++;
         batch->keys[at] = keys[i];

@@ -75,7 +75,7 @@ collect_block(struct build *build, const struct rps_contribution *contribution,
             table->kernels.finite(contribution->gradients + i * dim, n * dim);
     uint64_t hashes[BLOCK];
 
-    rps_key_hashes(n, contribution->keys + i, table->job_seed, hashes);
+    table->kernels.hash(contribution->keys + i, n, table->job_seed, hashes);
     for (size_t k = 0; k < n; k++) {
         if (finite || is_finite(table, contribution, i + k)) {
             add_entry(build, contribution, i + k, hashes[k]);

@@ -25,6 +25,7 @@ rps_index_homes(const struct rps_index *index, size_t n, const uint64_t *hashes,
     const uint32_t skip = index->skip;
     const uint32_t shift = 63 - doors->depth;
 
+#pragma GCC unroll 4
     for (size_t i = 0; i < n; i++) {
         /* relaxed: acted on under the lock, after the version was seen */
         const uint64_t door = atomic_load_explicit(
@@ -35,6 +36,7 @@ rps_index_homes(const struct rps_index *index, size_t n, const uint64_t *hashes,
         /* made of numbers, since nobody may own it any more */
         lines[i] = (struct rps_index_line *)(uintptr_t)(line * sizeof(**lines));
     }
+#pragma GCC unroll 4
     for (size_t i = 0; i < n; i++) {
         __builtin_prefetch(lines[i]);
     }

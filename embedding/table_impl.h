@@ -118,7 +118,7 @@ rps_status rps_table_create_sharded(struct rps_table **table_out,
 static inline size_t
 rps_table_shard_of(const struct rps_table *table, uint64_t hash)
 {
-    return (size_t)((hash << 12) >> 1 >> (63 - table->shard_log2));
+    return (size_t)((hash & UINT64_MAX >> 12) >> (52 - table->shard_log2));
 }
 
 /** Elements of a key's row that are used: dim, less in a dense tail. */

@@ -29,6 +29,16 @@ cpu_has_f16c(void)
 
     return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
+
+/* What every CPU with AVX-512 has since the first of Intel's servers. */
+static bool
+cpu_has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
 #endif
 
 /* The wide sets convert halves by F16C, which a hypervisor may hide. */
@@ -36,7 +46,7 @@ static enum rps_isa
 isa_of_cpu(void)
 {
 #if defined(__x86_64__)
-    if (cpu_has_f16c() && __builtin_cpu_supports("avx512f")) {
+    if (cpu_has_f16c() && cpu_has_avx512()) {
         return RPS_ISA_AVX512;
     }
     if (cpu_has_f16c() && __builtin_cpu_supports("avx2")) {

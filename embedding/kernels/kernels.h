@@ -65,6 +65,10 @@ typedef bool rps_step_fn(float *restrict w, float *restrict slots,
         float *restrict before);
 
 struct rps_kernels {
+    /** hashes[i] = rps_key_hash(keys[i], seed) (base/hash.h) */
+    void (*hash)(
+            const uint64_t *keys, size_t n, uint64_t seed, uint64_t *hashes);
+
     /**
      * lanes[i] = where keys[i] lies in *lines[i]: 0..3; RPS_LANE_ABSENT if
      * it is not there and a place is free, RPS_LANE_BEYOND if none is.

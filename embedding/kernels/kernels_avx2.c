@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "embedding/kernels/hash.h"
 #include "embedding/kernels/lanes_avx2.h"
 
 static double
@@ -26,6 +27,7 @@ square_sum(const float *g, size_t n)
 void
 rps_kernels_init_avx2(struct rps_kernels *k)
 {
+    k->hash = hash_keys;
     k->square_sum = square_sum;
     vector_init(k);
     convert_init(k);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The specification, and what is the same in every set. */
+#include "base/hash.h"
 #include "base/real.h"
 #include "embedding/kernels/lanes_scalar.h"
 
@@ -54,10 +55,16 @@ narrow_bf16_drawn(void *restrict to, const float *restrict from,
     return finite;
 }
 
+static void
+hash_keys(const uint64_t *keys, size_t n, uint64_t seed, uint64_t *hashes)
+{
+    rps_key_hashes(n, keys, seed, hashes);
+}
+
 void
 rps_kernels_init_scalar(struct rps_kernels *k)
 {
-    *k = (struct rps_kernels){.square_sum = square_sum};
+    *k = (struct rps_kernels){.hash = hash_keys, .square_sum = square_sum};
     vector_init(k);
     convert_init(k);
     gather_init(k);
