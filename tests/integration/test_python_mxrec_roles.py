@@ -108,7 +108,8 @@ def rows_of(*keys):
 
 def note(tmp_path, step, **where):
     (tmp_path / "saved").mkdir(exist_ok=True)
-    (tmp_path / f"saved/recps-{step}.json").write_text(json.dumps(where))
+    (tmp_path / f"saved/recps-{step}.json").write_text(json.dumps(
+        {"checkpoint_step": step, **where}))
 
 
 def test_an_evaluator_reads_files_also_when_the_servers_are_gone(
@@ -129,6 +130,10 @@ def test_an_evaluator_reads_files_also_when_the_servers_are_gone(
         with pytest.raises(FileNotFoundError, match="same name"):
             saver.load(None, tmp_path / "saved", 5)
         note(tmp_path, 5, checkpoint_dir=str(tmp_path / "ck"))
+        note(tmp_path, 6, checkpoint_step="five")
+        with pytest.raises(ValueError, match='no whole number "checkpoint'):
+            saver.load(None, tmp_path / "saved", 6)
+        (tmp_path / "saved/recps-6.json").unlink()
         saver.load(None, tmp_path / "saved", 5)
         assert not recps.compat.client().await_end(timeout=0)
         chief.shutdown_servers()

@@ -75,15 +75,13 @@ def train(model: Model, given: argparse.Namespace) -> None:
     if not client.embedded:
         if client.is_chief:
             client.begin()
-        started = client.join()  # waits for all of them
+        client.join()  # waits for all of them
     for step in range(1, given.steps + 1):
         model.run([model.loss, model.train], step, given.batch, client.rank,
                   client.replicas)
         if step % given.save_steps == 0:
             model.saver.save(model.session, given.save_path, step)  # chief
-    if not client.embedded:
-        # the chief waits for all of them
-        client.step_end(started.step + 1, leave=True)
+    recps.compat.leave()  # the chief waits for all of them
     model.saver.save(model.session, given.save_path, given.steps + 1)
     if client.is_chief and not client.embedded:
         client.shutdown_servers()

@@ -16,12 +16,12 @@ import tensorflow as tf
 
 from recps._modes import modes
 from recps._table import EmbeddingTable as Table
-from recps._table import Push, push_tables
+from recps._table import Push
 from recps._ticket import Ticket
 from recps.errors import ReadOnlyError
 
-__all__ = ["Ids", "Origin", "Rows", "TensorLike", "as_ids", "origin_of",
-           "push_all"]
+__all__ = ["Ids", "Origin", "Rows", "TensorLike", "as_ids", "joined_pushes",
+           "origin_of"]
 
 #: A tensor, or what becomes one; TensorFlow has no types that mypy reads.
 TensorLike = typing.Any
@@ -90,6 +90,9 @@ class Rows:
 
     :param open_table: called once, when rows are first asked for.
     :param on_lookup: told of every tensor of rows that may be trained.
+    :param before_read: called before every lookup.
+    :param before_push: called before every push that backward makes, with the
+        name; may raise.
     """
 
     def __init__(self, name: str, dimension: int,
@@ -99,7 +102,9 @@ class Rows:
                  padding_id: int | None = None,
                  gradient_scale: float = 1.0,
                  pool_on_server: bool = False,
-                 on_lookup: typing.Callable[[TensorLike], None] | None = None
+                 on_lookup: typing.Callable[[TensorLike], None] | None = None,
+                 before_read: typing.Callable[[], None] | None = None,
+                 before_push: typing.Callable[[str], None] | None = None
                  ) -> None:
         if push not in PUSHES:
             raise ValueError(f"push: {push!r}, must be one of "
@@ -114,6 +119,8 @@ class Rows:
         #: reads instead of the table, which is not trained then
         self.reader: Reader | None = None
         self._on_lookup = on_lookup
+        self._before_read = before_read
+        self._before_push = before_push
         self._open_table = open_table
         self._table: Table | None = None
         self._lock = threading.RLock()  # _table, _kept, _open, the anchors
@@ -200,6 +207,8 @@ class Rows:
     def _read(self, read_only: bool, ids: Ids) -> typing.Any:
         if self.reader is not None:
             return self.reader(ids, self.padding_id)
+        if self._before_read is not None:
+            self._before_read()
         self.wait()  # a lookup sees the pushes before it
         return self.table.lookup(
             ids.keys, offsets=ids.offsets, pooling=ids.pooling,
@@ -216,6 +225,8 @@ class Rows:
         if self.push_when == "apply":
             return
         self._must_train()
+        if self._before_push is not None:
+            self._before_push(self.name)
         part = part.scaled(self.gradient_scale)
         with self._lock:
             if self.push_when == "step":
@@ -300,9 +311,9 @@ class Part(typing.NamedTuple):
         return keys, rows[bag] * scale[bag, None]
 
 
-def push_all(origins: typing.Sequence[Origin], rate: float | None,
-             flat: typing.Sequence[typing.Any], step: int) -> None:
-    """Gradients of lookups as one push, in which a table stands once.
+def joined_pushes(origins: typing.Sequence[Origin], rate: float | None,
+                  flat: typing.Sequence[typing.Any]) -> list[Push]:
+    """Gradients of lookups as pushes, of which each table has one.
 
     :param flat: of each origin its gradient, then what its ids are made of.
     """
@@ -315,6 +326,6 @@ def push_all(origins: typing.Sequence[Origin], rate: float | None,
         holders[id(rows)] = rows
         parts.setdefault(id(rows), []).append(part.scaled(
             rows.gradient_scale))
-    push_tables([rows.joined(parts[key],
-                             rows.learning_rate if rate is None else rate)
-                 for key, rows in holders.items()], step=step)
+    return [rows.joined(parts[key],
+                        rows.learning_rate if rate is None else rate)
+            for key, rows in holders.items()]

@@ -12,6 +12,7 @@ trainable variables pushes, too. docs/PYTHON.md, TensorFlow.
 """
 from __future__ import annotations
 
+import functools
 import typing
 
 import numpy
@@ -21,9 +22,9 @@ import recps
 from recps import _tensorflow_bags as bags
 from recps._client import Client
 from recps._table import EmbeddingTable as Table
-from recps._table import push_tables
-from recps._tensorflow_rows import (Origin, Rows, TensorLike, origin_of,
-                                    push_all)
+from recps._table import Push, push_tables
+from recps._tensorflow_rows import (Origin, Rows, TensorLike, joined_pushes,
+                                    origin_of)
 
 __all__ = ["EmbeddingTable", "apply_gradients", "embedding_lookup_sparse",
            "push_gradients"]
@@ -209,6 +210,14 @@ def apply_gradients(grads_and_rows: typing.Iterable[tuple[
     :param step: of a job; 0 outside one.
     :returns: in a graph an operation to run, else None.
     """
+    return apply_by(functools.partial(push_tables, step=step),
+                    grads_and_rows, learning_rate)
+
+
+def apply_by(push_them: typing.Callable[[list[Push]], None],
+             grads_and_rows: typing.Iterable[tuple[TensorLike, TensorLike]],
+             learning_rate: TensorLike) -> TensorLike:
+    """:func:`apply_gradients` by another push; internal."""
     pairs = [(gradient, rows) for gradient, rows in grads_and_rows
              if gradient is not None]
     if not pairs:
@@ -228,8 +237,8 @@ def apply_gradients(grads_and_rows: typing.Iterable[tuple[
                    *origin.ids.tensors]
 
     def push(rate: typing.Any, *flat: typing.Any) -> typing.Any:
-        push_all(origins, None if numpy.isnan(rate) else float(rate), flat,
-                 step)
+        push_them(joined_pushes(
+            origins, None if numpy.isnan(rate) else float(rate), flat))
         return _ZERO
 
     done = tf.numpy_function(push, inputs, tf.float32)

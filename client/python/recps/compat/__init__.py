@@ -25,7 +25,7 @@ import typing
 if typing.TYPE_CHECKING:
     from recps._client import Client
 
-__all__ = ["NAMES", "client", "provided"]
+__all__ = ["NAMES", "client", "leave", "provided"]
 
 #: Top-level modules that are put in place.
 NAMES = ("mxrec", "npu_bridge", "npu_device")
@@ -86,6 +86,15 @@ def client() -> Client:
     config = importlib.import_module(f"{__name__}.mxrec._config")
     opened: Client = config.client()
     return opened
+
+
+def leave() -> None:
+    """The end of this worker's part of a job that it joined, or that is
+    deterministic: the chief waits until all others have come here, and may
+    then end the servers. A process alone has nothing to wait for."""
+    mine = client()
+    if not mine.embedded:
+        importlib.import_module(f"{__name__}.mxrec._together").leave(mine)
 
 
 def provided() -> dict[str, bool]:

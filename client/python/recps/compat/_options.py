@@ -9,7 +9,8 @@ import typing
 import recps
 from recps._modes import modes
 
-__all__ = ["NAMES", "check", "clear", "on_deterministic", "take"]
+__all__ = ["NAMES", "check", "clear", "on_deterministic",
+           "on_replicas", "take"]
 
 #: As what rows and gradients travel.
 _PRECISION = {
@@ -31,12 +32,18 @@ NAMES = ("deterministic", "precision_mode_v2", "op_select_implmode")
 
 _said: dict[str, typing.Any] = {}
 _checks: list[typing.Callable[[], None]] = []
+_joins: list[typing.Callable[[], None]] = []
 
 
 def on_deterministic(check_it: typing.Callable[[], None]) -> None:
     """Called where bits are to be the same in every run: raises what stands
     against it."""
     _checks.append(check_it)
+
+
+def on_replicas(begin: typing.Callable[[], None]) -> None:
+    """Called in every one of several workers, which begin together."""
+    _joins.append(begin)
 
 
 def check(name: str, value: typing.Any) -> typing.Any:
@@ -62,8 +69,8 @@ def take(given: typing.Mapping[str, typing.Any]) -> None:
     """Options that were checked take effect, all or none."""
     after = {**_said, **{name: check(name, value)
                          for name, value in given.items() if name in NAMES}}
+    together = bool(after.get("deterministic")) and _has_replicas()
     if after.get("deterministic"):
-        _refuse_replicas()
         for each in _checks:
             each()
     _said.update(after)
@@ -75,16 +82,23 @@ def take(given: typing.Mapping[str, typing.Any]) -> None:
         after.get("deterministic")
         or _IMPLMODE[after.get("op_select_implmode", "high_performance")])
     modes.deterministic = bool(after.get("deterministic"))
+    if together:
+        for each in _joins:
+            each()
 
 
-def _refuse_replicas() -> None:
+def _has_replicas() -> bool:
+    """Several workers: someone must keep their steps together."""
     mine = recps.role()
-    if mine.trains and mine.replicas != 1:
+    if not mine.trains or mine.replicas == 1 or not mine.servers:
+        return False
+    if mine.replicas == 0 or not _joins:
         raise ValueError(
             f"deterministic: {mine.replicas or 'an unknown number of'} "
-            "replicas push in whatever order they come, so no two runs have "
-            "the same bits: one worker, or recps-train --deterministic, or "
-            "steps of a sync job (docs/PYTHON.md, One script for all roles)")
+            "workers push in whatever order they come, so no two runs have "
+            "the same bits: import mxrec before it, or take steps of a sync "
+            "job (docs/PYTHON.md, One script for all roles)")
+    return True
 
 
 def clear() -> None:

@@ -2,14 +2,18 @@
 """The sparse optimizer."""
 from __future__ import annotations
 
+import itertools
 import typing
 
 import tensorflow as tf
 
 import recps
+from recps._table import Push, push_tables
 from recps._tensorflow_rows import TensorLike, origin_of
-from recps.compat.mxrec import _checks, _tables
-from recps.tensorflow import apply_gradients
+from recps.compat.mxrec import _checks, _sync, _tables
+from recps.tensorflow import apply_by
+
+_numbers = itertools.count(1)
 
 
 def _is_tensor(value: typing.Any) -> bool:
@@ -46,6 +50,7 @@ class AdamWOptimizer:
             beta2=_checks.real("beta_2", beta_2, 1, True),
             epsilon=_checks.real("epsilon", epsilon, 1, True))
         self._name = _checks.text("name", name, 128)
+        self._number = next(_numbers)  # the same in every worker
         _tables.sparse_optimizer_is_there()
 
     def get_name(self) -> str:
@@ -84,13 +89,20 @@ class AdamWOptimizer:
             for table in _tables.get_existing_tables():
                 if table.rows is origin.rows:
                     table.bind(self._name, self, self._spec)
-        done = apply_gradients(pairs, learning_rate=self._rate)
+        done = apply_by(self._push, pairs, self._rate)
         if global_step is None:
             return done
         with tf.control_dependencies([] if done is None else [done]):
             counted = tf.compat.v1.assign_add(
                 global_step, tf.ones([], global_step.dtype), name=name)
         return None if tf.executing_eagerly() else counted.op
+
+    def _push(self, pushes: list[Push]) -> None:
+        steps = _sync.active()
+        if steps is None:
+            push_tables(pushes)
+        else:
+            steps.keep(self._number, pushes)
 
     def minimize(self, loss: TensorLike, global_step: TensorLike = None,
                  var_list: typing.Sequence[TensorLike] | None = None

@@ -10,7 +10,8 @@ import typing
 import tensorflow as tf
 
 import recps
-from recps.compat.mxrec import _checks, _config, _evaluator, _together
+from recps.compat.mxrec import (_checks, _config, _evaluator, _sync,
+                                 _together)
 from recps.compat.mxrec._tables import EmbeddingTable
 
 _MOST_STEP = 2**32 - 1
@@ -83,11 +84,13 @@ class EmbeddingTableSaver:
         for table in self._tables:
             table.rows.wait()
             table.table  # opened, if it was not
+        _sync.settle()
         if not client.is_chief:
             return
         os.makedirs(path, mode=0o750, exist_ok=True)
         if not client.embedded:
-            client.save(step)
+            steps = _sync.active()
+            client.save(step if steps is None else steps.step)
             _write_note(path, global_step, {
                 **client.where(),
                 "checkpoint_dir": client.stats()[0]["checkpoint_dir"]})
@@ -112,7 +115,7 @@ class EmbeddingTableSaver:
         if _evaluator.is_evaluator():
             note = _note_of(path, global_step)
             _must_be_there(note, path, global_step)
-            self._evaluate(note, _folder_name(step))
+            self._evaluate(note)
             return
         client = _config.client()
         for table in self._tables:
@@ -126,16 +129,20 @@ class EmbeddingTableSaver:
             client.restore(step)
             return
         if client.is_chief or os.path.isdir(path):
-            _must_be_there(_note_of(path, global_step), path, global_step)
-        _servers_must_have(client, step, global_step)
+            note = _note_of(path, global_step)
+            _must_be_there(note, path, global_step)
+            step = int(_read_note(note)["checkpoint_step"])
+        if client.is_chief or _sync.active() is None:
+            _servers_must_have(client, step, global_step)
         if client.replicas == 1:
             client.restore(step)
         else:
             _together.restore(client, step)
 
-    def _evaluate(self, note: str, name: str) -> None:
-        with open(note, encoding="utf-8") as file:
-            folder = _evaluator.folder_of(json.load(file), name)
+    def _evaluate(self, note: str) -> None:
+        said = _read_note(note)
+        folder = _evaluator.folder_of(
+            said, _folder_name(said["checkpoint_step"]))
         for table in self._tables:
             if table.reader is not None:
                 table.reader.load(folder)
@@ -174,6 +181,22 @@ def _servers_must_have(client: recps.Client, step: int,
 
 def _note_of(path: str, global_step: int) -> str:
     return os.path.join(path, f"recps-{global_step}.json")
+
+
+def _read_note(name: str) -> dict[str, typing.Any]:
+    """What _write_note() wrote.
+
+    :raises ValueError: it is no such note.
+    """
+    with open(name, encoding="utf-8") as file:
+        try:
+            said = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    if not isinstance(said, dict) or not isinstance(
+            said.get("checkpoint_step"), int):
+        raise ValueError(f'{name}: has no whole number "checkpoint_step"')
+    return said
 
 
 def _write_note(path: str, global_step: int,

@@ -14,7 +14,7 @@ import recps
 from recps._modes import modes
 from recps._tensorflow_rows import Ids, Rows, TensorLike, as_ids
 from recps.compat import _options
-from recps.compat.mxrec import _checks, _config, _evaluator
+from recps.compat.mxrec import _checks, _config, _evaluator, _sync
 
 _NAME = re.compile(r"[0-9A-Za-z_.]+")
 _INT31 = 2**31 - 1
@@ -52,7 +52,8 @@ class EmbeddingTable:
         self.rows = Rows(
             fields["name"], fields["dimension"], self._open,
             push="apply" if _has_sparse_optimizer and optimizer is None
-            else "backward", on_lookup=_list_lookup)
+            else "backward", on_lookup=_list_lookup,
+            before_read=_sync.flush, before_push=_sync.refuse_lone)
         self.reader: _evaluator.Reader | None = None
         if _evaluator.is_evaluator():
             self.rows.reader = self.reader = _evaluator.Reader(
@@ -89,11 +90,13 @@ class EmbeddingTable:
     @property
     def table(self) -> recps.EmbeddingTable:
         """The recps table, opened if it is not."""
+        _sync.flush()
         return self.rows.table
 
     def size(self) -> int:
         """Rows that it has."""
         self.rows.wait()
+        _sync.settle()
         return (len(self.table) if self.reader is None
                 else len(self.reader.file))
 
@@ -142,6 +145,7 @@ def forget() -> None:
         _has_sparse_optimizer = False
         _tables.clear()
     _options.clear()
+    _sync.forget()
     _config.close()
 
 
@@ -339,3 +343,4 @@ def get_existing_tables() -> list[EmbeddingTable]:
 
 
 _options.on_deterministic(_refuse_clocks)
+_options.on_replicas(_sync.begin)

@@ -12,6 +12,7 @@ import time
 import typing
 
 import recps
+from recps.compat.mxrec import _sync
 from recps.compat.mxrec._config import log
 
 POLL_S = 0.05
@@ -25,6 +26,9 @@ def restore(client: recps.Client, step: int) -> None:
     :raises TimedOutError: not all have come in the client's connect timeout.
     """
     joined = client._joined
+    if _sync.active() is not None and joined is not None:
+        _restore_in_step(client, step, joined)
+        return
     if joined is not None and joined.mode != "async":
         raise recps.InvalidError(
             f"load: this job is in mode {joined.mode}: its chief calls "
@@ -39,6 +43,45 @@ def restore(client: recps.Client, step: int) -> None:
     else:
         _await_chief(client, joined)
         client._reopen()
+
+
+def _restore_in_step(client: recps.Client, step: int,
+                     joined: recps.Started) -> None:
+    """A deterministic job: its next step is when all are here."""
+    _sync.flush()
+    client.step_end(_own_step(client) + 1)
+    if client.is_chief:
+        client.restore(step, mode="sync", replicas=client.replicas)
+        began = client.join()
+    else:
+        began = _next_epoch(client, joined)
+        client._reopen()
+    _sync.restored(began.step)
+
+
+def leave(client: recps.Client) -> None:
+    """The end of this worker's part; the chief waits for all others."""
+    _sync.settle()
+    if client._joined is not None:
+        client.step_end(_own_step(client) + 1, leave=True)
+        client._joined = None
+
+
+def _own_step(client: recps.Client) -> int:
+    """The last that this worker has ended."""
+    members, _ = _state_of(client)
+    return int(members[client.rank]["step"])
+
+
+def _next_epoch(client: recps.Client,
+                joined: recps.Started) -> recps.Started:
+    """The chief begins the job again."""
+    patience = _Patience(client)
+    while True:
+        began = client.join()
+        if began.epoch != joined.epoch:
+            return began
+        patience.wait("the chief")
 
 
 def _state_of(client: recps.Client) -> tuple[list[typing.Any], bool]:
@@ -102,8 +145,5 @@ def _await_chief(client: recps.Client,
     if joined is None:
         client.join()
         return
-    members, _ = _state_of(client)
-    client.step_end(members[client.rank]["step"] + 1)  # it is seen there
-    patience = _Patience(client)
-    while client.join().epoch == joined.epoch:
-        patience.wait("the chief")
+    client.step_end(_own_step(client) + 1)  # it is seen there
+    _next_epoch(client, joined)
