@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Frames over a connected stream socket: TCP, with or without TLS, or a Unix
- * socket. Owns the socket, the frames that wait to be written and one receive
- * buffer; knows nothing of requests.
+ * socket. Owns the socket, the frames that wait to be written and the receive
+ * buffers; knows nothing of requests.
+ *
+ * Where no frame is open, bytes are read into `ahead`: a header and what comes
+ * with it, so that a short reply takes one call. The rest of a frame is read to
+ * its place. While much of it is missing, the kernel is told to wake nobody
+ * for less (SO_RCVLOWAT): to be woken for every packet costs the server, which
+ * does it, and us more than the copies do.
  */
 #include "client/channel.h"
 #include "client/out_frames.h"
@@ -23,6 +29,9 @@
 #define KEEPALIVE_COUNT   6
 /* Frames read in one move, so that one PS cannot starve the others. */
 #define FRAMES_PER_MOVE 64
+#define AHEAD_BYTES     4096u
+/* Less than this of a frame is not waited for in one go. */
+#define WAKE_BYTES (64u << 10)
 
 struct stream {
     struct rps_channel base;
@@ -31,11 +40,15 @@ struct stream {
     bool expects;          /* descriptors come with the next bytes */
     int fds[RPS_RING_FDS]; /* that came; -1: none */
     struct rps_out_frames out;
-    uint8_t head[RPS_HEADER_BYTES]; /* of the frame being received */
-    size_t received;                /* bytes of it, header included */
-    struct rps_header header;       /* valid from 64 received bytes on */
-    uint8_t *frame;                 /* [capacity]; the frame so far */
+    uint8_t ahead[AHEAD_BYTES]; /* [ahead_at, ahead_end): not taken yet */
+    size_t ahead_at;
+    size_t ahead_end;
+    bool open;                /* a frame is being received */
+    struct rps_header header; /* its */
+    size_t received;          /* bytes of it, header included */
+    uint8_t *frame;           /* [capacity]; the frame so far */
     size_t capacity;
+    int low_water; /* SO_RCVLOWAT; 1, or no more than a frame's missing bytes */
 };
 
 static struct stream *
@@ -166,12 +179,43 @@ stream_send(struct rps_channel *channel, const uint8_t *frame,
     return status == RPS_OK ? write_some(stream, error) : status;
 }
 
-/* The header is whole: make room for the body behind it. */
+static size_t
+frame_bytes_of(const struct stream *stream)
+{
+    return RPS_HEADER_BYTES + (size_t)stream->header.body_bytes;
+}
+
+static bool
+is_whole(const struct stream *stream)
+{
+    return stream->open && stream->received == frame_bytes_of(stream);
+}
+
+static rps_status
+make_room(struct stream *stream, struct rps_error *error)
+{
+    const size_t need = frame_bytes_of(stream);
+    uint8_t *grown;
+
+    if (need <= stream->capacity) {
+        return RPS_OK;
+    }
+    grown = realloc(stream->frame, need);
+    if (grown == NULL) {
+        return rps_fail(error, RPS_E_NOMEM, "no memory for a reply");
+    }
+    stream->frame = grown;
+    stream->capacity = need;
+    return RPS_OK;
+}
+
+/* A header is here: make room for its frame, and take what came with it. */
 static rps_status
 open_frame(struct stream *stream, struct rps_error *error)
 {
-    size_t need;
-    rps_status status = rps_header_decode(stream->head, &stream->header, error);
+    const uint8_t *ahead = stream->ahead + stream->ahead_at;
+    size_t there = stream->ahead_end - stream->ahead_at;
+    rps_status status = rps_header_decode(ahead, &stream->header, error);
 
     if (status != RPS_OK) {
         return status;
@@ -180,18 +224,40 @@ open_frame(struct stream *stream, struct rps_error *error)
         return rps_fail(error, RPS_E_CORRUPT, "a reply of %u bytes",
                 stream->header.body_bytes);
     }
-    need = RPS_HEADER_BYTES + stream->header.body_bytes;
-    if (need > stream->capacity) {
-        uint8_t *grown = realloc(stream->frame, need);
-
-        if (grown == NULL) {
-            return rps_fail(error, RPS_E_NOMEM, "no memory for a reply");
-        }
-        stream->frame = grown;
-        stream->capacity = need;
+    status = make_room(stream, error);
+    if (status != RPS_OK) {
+        return status;
     }
-    memcpy(stream->frame, stream->head, RPS_HEADER_BYTES);
+    there = there < frame_bytes_of(stream) ? there : frame_bytes_of(stream);
+    memcpy(stream->frame, ahead, there);
+    stream->ahead_at += there;
+    stream->received = there;
+    stream->open = true;
     return RPS_OK;
+}
+
+static void
+set_option(int fd, int level, int name, int value)
+{
+    /* Each of them only helps; a socket without it still works. */
+    (void)setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+/* Never more than is sure to come: the rest of the frame. (What TLS holds back
+ * is in no socket.) */
+static void
+set_low_water(struct stream *stream)
+{
+    const size_t left =
+            stream->open ? frame_bytes_of(stream) - stream->received : 0;
+    const bool waits = left >= WAKE_BYTES && stream->tls == NULL;
+
+    if (waits ? stream->low_water != 1 && (size_t)stream->low_water <= left
+              : stream->low_water == 1) {
+        return;
+    }
+    stream->low_water = waits ? (int)left : 1;
+    set_option(stream->fd, SOL_SOCKET, SO_RCVLOWAT, stream->low_water);
 }
 
 /* A reply is whole. */
@@ -203,10 +269,10 @@ give(struct stream *stream, rps_reply_take_fn *take, void *context,
     rps_status status = rps_out_frames_check_reply(
             &stream->out, stream->header.request_id, error);
 
-    stream->received = 0;
+    stream->open = false;
     if (status == RPS_OK) {
         status = rps_message_open(&reply, &stream->header, stream->frame,
-                RPS_HEADER_BYTES + stream->header.body_bytes, error);
+                frame_bytes_of(stream), error);
     }
     return status == RPS_OK ? take(context, &stream->base, &reply, error)
                             : status;
@@ -220,57 +286,81 @@ ended(const struct stream *stream, struct rps_error *error)
             "the server closed the connection%s", tls_hint(stream));
 }
 
-/* Read into header or body; *again_out: the socket had something. */
-static rps_status
-read_some(struct stream *stream, bool *again_out, struct rps_error *error)
+/* As recv(2), to where the next bytes belong. *asked_out: how many those are at
+ * most. */
+static ssize_t
+receive_next(struct stream *stream, size_t *asked_out)
 {
-    bool in_head = stream->received < RPS_HEADER_BYTES;
-    uint8_t *into = in_head ? stream->head : stream->frame;
-    size_t end = in_head ? RPS_HEADER_BYTES
-                         : RPS_HEADER_BYTES + stream->header.body_bytes;
-    ssize_t n = receive_bytes(
-            stream, into + stream->received, end - stream->received);
+    ssize_t n;
 
-    *again_out = n > 0 || (n < 0 && errno == EINTR);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    if (stream->open) {
+        *asked_out = frame_bytes_of(stream) - stream->received;
+        n = receive_bytes(stream, stream->frame + stream->received, *asked_out);
+        stream->received += n > 0 ? (size_t)n : 0;
+        return n;
+    }
+    memmove(stream->ahead, stream->ahead + stream->ahead_at,
+            stream->ahead_end - stream->ahead_at);
+    stream->ahead_end -= stream->ahead_at;
+    stream->ahead_at = 0;
+    *asked_out = AHEAD_BYTES - stream->ahead_end;
+    n = receive_bytes(stream, stream->ahead + stream->ahead_end, *asked_out);
+    stream->ahead_end += n > 0 ? (size_t)n : 0;
+    return n;
+}
+
+/* *dry_out: the socket has nothing more. TLS knows that only when it has
+ * looked. */
+static rps_status
+read_some(struct stream *stream, bool *dry_out, struct rps_error *error)
+{
+    size_t asked = 0;
+    const ssize_t n = receive_next(stream, &asked);
+
+    *dry_out =
+            n < 0 ? errno == EAGAIN : stream->tls == NULL && (size_t)n < asked;
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) {
         return RPS_OK;
     }
     if (n < 0 && errno == EPROTO && stream->tls != NULL) {
         return tls_failed(stream, error);
     }
-    if (n < 0) {
-        return lost(stream, "while receiving", errno, error);
-    }
-    if (n == 0) {
-        return ended(stream, error);
-    }
-    stream->received += (size_t)n;
-    if (in_head && stream->received == RPS_HEADER_BYTES) {
-        return open_frame(stream, error);
-    }
-    return RPS_OK;
+    return n < 0 ? lost(stream, "while receiving", errno, error)
+                 : ended(stream, error);
 }
 
+/* What TLS holds back would wake nobody that polls the socket. */
+static bool
+may_read_on(const struct stream *stream, int frames)
+{
+    return frames < FRAMES_PER_MOVE ||
+           (stream->tls != NULL && rps_tls_has_pending(stream->tls));
+}
+
+/* Nor would what lies in `ahead`: whole frames of it are always taken. */
 static rps_status
 read_frames(struct stream *stream, rps_reply_take_fn *take, void *context,
         struct rps_error *error)
 {
     rps_status status = RPS_OK;
-    bool again = true;
+    bool dry = false;
     int frames = 0;
 
-    /* what TLS holds back would wake nobody that polls the socket */
-    while (status == RPS_OK && again &&
-            (frames < FRAMES_PER_MOVE ||
-                    (stream->tls != NULL &&
-                            rps_tls_has_pending(stream->tls)))) {
-        status = read_some(stream, &again, error);
-        if (status == RPS_OK && stream->received >= RPS_HEADER_BYTES &&
-                stream->received ==
-                        RPS_HEADER_BYTES + stream->header.body_bytes) {
+    while (status == RPS_OK) {
+        if (is_whole(stream)) {
             frames++;
             status = give(stream, take, context, error);
+        } else if (!stream->open &&
+                   stream->ahead_end - stream->ahead_at >= RPS_HEADER_BYTES) {
+            status = open_frame(stream, error);
+        } else if (!dry && may_read_on(stream, frames)) {
+            status = read_some(stream, &dry, error);
+        } else {
+            break;
         }
+    }
+    if (status == RPS_OK) {
+        set_low_water(stream);
     }
     return status;
 }
@@ -349,13 +439,6 @@ static const struct rps_channel_ops stream_ops = {
         .destroy = stream_destroy,
 };
 
-static void
-set_option(int fd, int level, int name, int value)
-{
-    /* Each of them only helps; a socket without it still works. */
-    (void)setsockopt(fd, level, name, &value, sizeof(value));
-}
-
 /* A Unix socket takes none of them and needs none: its peer is a process of
  * this host, and the kernel tells at once when it ends. */
 static void
@@ -403,6 +486,7 @@ rps_channel_stream_create(uint32_t ps, const char *address, int socket_fd,
     stream->base.ops = &stream_ops;
     stream->base.ps = ps;
     stream->fd = socket_fd;
+    stream->low_water = 1;
     memset(stream->fds, 0xff, sizeof(stream->fds)); /* -1 */
     rps_out_frames_init(&stream->out);
     stream->base.address = strdup(address);

@@ -153,6 +153,28 @@ place_of_sum(const struct item *item, const struct rps_part *part, uint32_t i)
                                                             item->batch.stride);
 }
 
+/* Rows i .. i + this - 1 of a part lie behind each other where they stay, too.
+ * Of distinct keys at one PS all do, and few duplicates leave long runs. */
+static uint32_t
+run_of_keys(const struct item *item, const struct rps_part *part, uint32_t i)
+{
+    const uint32_t *order = item->dedup.order + part->first;
+    const uint32_t *first = item->dedup.first;
+    const size_t row = item->batch.table->spec.dim * sizeof(float);
+    const bool dense = item->distinct != NULL;
+    uint32_t n = 1;
+
+    if (!dense && item->batch.stride != row) {
+        return 1;
+    }
+    while (i + n < part->count &&
+            (dense ? order[i + n] == order[i] + n
+                   : first[order[i + n]] == first[order[i]] + n)) {
+        n++;
+    }
+    return n;
+}
+
 /* One copy, or one conversion, from the frame to where it stays. */
 static void
 scatter(const struct item *item, const struct rps_part *part, const void *rows)
@@ -162,9 +184,11 @@ scatter(const struct item *item, const struct rps_part *part, const void *rows)
     const size_t bytes = (size_t)rps_value_row_bytes(value, dim);
     const bool is_sum = rps_batch_pools_there(&item->batch);
     const char *row = rows;
+    uint32_t n;
 
-    for (uint32_t i = 0; i < part->count; i++, row += bytes) {
-        rps_value_decode(value, dim, 1, row,
+    for (uint32_t i = 0; i < part->count; i += n, row += n * bytes) {
+        n = is_sum ? 1 : run_of_keys(item, part, i);
+        rps_value_decode(value, dim, n, row,
                 is_sum ? place_of_sum(item, part, i)
                        : place_of_key(item, part, i));
     }

@@ -86,8 +86,7 @@ rps_builder_begin_in(struct rps_builder *builder,
         const struct rps_header *header, uint32_t sections,
         struct rps_frame_memory *memory)
 {
-    const size_t start = RPS_HEADER_BYTES + COUNTS_BYTES +
-                         (size_t)sections * RPS_SECTION_BYTES;
+    const size_t start = rps_builder_head_bytes(sections);
 
     assert(sections <= RPS_SECTIONS_MAX);
     *builder = (struct rps_builder){
@@ -98,12 +97,36 @@ rps_builder_begin_in(struct rps_builder *builder,
     }
 }
 
+size_t
+rps_builder_head_bytes(uint32_t sections)
+{
+    return RPS_HEADER_BYTES + COUNTS_BYTES +
+           (size_t)sections * RPS_SECTION_BYTES;
+}
+
+void
+rps_builder_begin_apart(struct rps_builder *builder,
+        const struct rps_header *header, uint32_t sections)
+{
+    assert((header->flags & RPS_FLAG_BODY_XXH3) == 0);
+    rps_builder_begin(builder, header, sections);
+    builder->apart = true;
+}
+
 static struct rps_section *
 section_at(struct rps_builder *builder, uint32_t index)
 {
     return (struct rps_section *)(void *)(builder->frame + RPS_HEADER_BYTES +
                                           COUNTS_BYTES +
                                           (size_t)index * RPS_SECTION_BYTES);
+}
+
+/* For all of the frame, or for none of its arrays. */
+static bool
+make_room(struct rps_builder *builder, size_t length)
+{
+    return builder->apart ? length <= FRAME_BYTES_MAX
+                          : builder_grow(builder, length);
 }
 
 size_t
@@ -119,7 +142,7 @@ rps_builder_reserve(
     if (builder->failed != 0) {
         return 0;
     }
-    if (bytes > RPS_BODY_BYTES_MAX || !builder_grow(builder, offset + bytes)) {
+    if (bytes > RPS_BODY_BYTES_MAX || !make_room(builder, offset + bytes)) {
         builder->failed = builder->failed != 0 ? builder->failed : RPS_E_LIMIT;
         return 0;
     }
@@ -130,8 +153,9 @@ rps_builder_reserve(
     if (bytes == 0) {
         return 0;
     }
-    /* no old heap bytes travel in the padding */
-    memset(builder->frame + builder->length, 0, offset - builder->length);
+    if (!builder->apart) { /* no old heap bytes travel in the padding */
+        memset(builder->frame + builder->length, 0, offset - builder->length);
+    }
     builder->length = offset + bytes;
     return offset;
 }
@@ -142,6 +166,7 @@ rps_builder_add(struct rps_builder *builder, const struct rps_section *section,
 {
     const size_t offset = rps_builder_reserve(builder, section);
 
+    assert(!builder->apart);
     if (offset != 0) {
         memcpy(builder->frame + offset, data, builder->length - offset);
     }

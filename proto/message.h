@@ -98,6 +98,28 @@ struct rps_frame_memory {
     uint8_t *(*room)(struct rps_frame_memory *memory, size_t bytes);
 };
 
+/** Of a long frame, what is made and sent at once: half of a core's own cache.
+ * Less of it (128 KiB) costs more: the table's shards get too few keys a time
+ * to ask for their rows ahead (16 ns a row of 64 floats), and the peer is woken
+ * more often. */
+#define RPS_FRAME_PART_BYTES (512u << 10)
+
+/**
+ * Takes a long frame while it is made, in parts: bytes that were just written
+ * are sent before they leave the cache, into memory that is used over and over.
+ * Once begun, the frame is made to its end; a sink whose peer is gone swallows
+ * it.
+ */
+struct rps_frame_sink {
+    /** Will it take a frame of so many bytes? false: make it whole. */
+    bool (*begin)(struct rps_frame_sink *sink, size_t frame_bytes);
+    /** Where the frame's next bytes go, at most RPS_FRAME_PART_BYTES: a byte
+     * at a multiple of 64 of the frame lies at one of memory, too. */
+    uint8_t *(*room)(struct rps_frame_sink *sink, size_t bytes);
+    /** So many are written there. The first time they are the whole header. */
+    void (*put)(struct rps_frame_sink *sink, size_t bytes);
+};
+
 /**
  * Builds a frame. Sections are added in order after _begin; their arrays are
  * copied from `data` or written by the caller at the offset that reserve
@@ -113,6 +135,7 @@ struct rps_builder {
     size_t capacity;
     struct rps_frame_memory *memory; /* NULL: the heap */
     bool lent;                       /* `frame` is of `memory` */
+    bool apart;                      /* `frame` ends where arrays begin */
     int failed;
 };
 
@@ -124,6 +147,17 @@ void rps_builder_begin(struct rps_builder *builder,
 void rps_builder_begin_in(struct rps_builder *builder,
         const struct rps_header *header, uint32_t sections,
         struct rps_frame_memory *memory);
+
+/**
+ * The same without the arrays, which the caller writes elsewhere: reserve only
+ * says where they belong, and nothing is added. _end gives the frame up to the
+ * end of its sections, and the length of all of it. Not with BODY_XXH3.
+ */
+void rps_builder_begin_apart(struct rps_builder *builder,
+        const struct rps_header *header, uint32_t sections);
+
+/** Bytes of header and sections: what is there of a frame made apart. */
+size_t rps_builder_head_bytes(uint32_t sections);
 
 /**
  * Add a section of `count` elements and leave its array to be written by the

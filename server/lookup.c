@@ -3,7 +3,10 @@
  * Owns the requests that read rows: EMBEDDING_LOOKUP, as rows or as sums of
  * bags, of any value type, and REFRESH. A large lookup goes in slices: its
  * deadline is looked at between them, and what is narrowed stays in cache.
+ * Where its answer can be sent while it is made, lookup_stream.c makes it.
  */
+#include "server/lookup.h"
+
 #include "proto/value.h"
 #include "server/sections.h"
 #include "server/state.h"
@@ -148,10 +151,10 @@ reserve_rows(struct answer *answer, const struct rps_parts *parts)
     return RPS_OK;
 }
 
-/* Keys first .. first + n - 1 of a part, as floats. */
-static void
-read_slice(const struct rps_request *request, const struct rps_table_part *part,
-        uint64_t first, uint64_t n, float *rows)
+void
+rps_lookup_read(const struct rps_request *request,
+        const struct rps_table_part *part, uint64_t first, uint64_t n,
+        float *rows)
 {
     const struct rps_message *message = request->message;
     const uint64_t *keys = rps_message_array(message, part->keys);
@@ -180,7 +183,7 @@ read_all(struct rps_request *request, const struct rps_table_part *part,
         if (rps_request_is_late(request)) {
             return RPS_E_DEADLINE;
         }
-        read_slice(request, part, at, n, rows + at * part->spec->dim);
+        rps_lookup_read(request, part, at, n, rows + at * part->spec->dim);
     }
     return RPS_OK;
 }
@@ -207,7 +210,7 @@ read_narrow(struct rps_request *request, const struct rps_table_part *part,
             free(rows);
             return RPS_E_DEADLINE;
         }
-        read_slice(request, part, at, n, rows);
+        rps_lookup_read(request, part, at, n, rows);
         rps_value_encode(
                 value, dim, n, rows, to + at * rps_value_row_bytes(value, dim));
     }
@@ -272,7 +275,7 @@ fill_rows(struct answer *answer, const struct rps_parts *parts)
 }
 
 static rps_status
-answer_lookup(struct rps_request *request, const struct rps_parts *parts)
+answer_whole(struct rps_request *request, const struct rps_parts *parts)
 {
     struct answer answer = {.request = request,
             .offsets = calloc(parts->count + 1, sizeof(size_t))};
@@ -296,6 +299,16 @@ answer_lookup(struct rps_request *request, const struct rps_parts *parts)
                                                   "no memory for rows");
     }
     return rps_parts_status(parts);
+}
+
+static rps_status
+answer_lookup(struct rps_request *request, const struct rps_parts *parts)
+{
+    if (rps_request_is_late(request)) {
+        return rps_request_fail_late(request);
+    }
+    return rps_lookup_stream(request, parts) ? RPS_OK
+                                             : answer_whole(request, parts);
 }
 
 rps_status

@@ -585,14 +585,14 @@ rps_service_handle_since(struct rps_session *session,
 
     /* once parked, the request may be answered and gone by now */
     count_request(service, opcode, status);
-    if (!request.parked && request.frame == NULL) {
+    if (!request.parked && !request.streamed && request.frame == NULL) {
         request.frame = rps_reply_build(service, session, &message->header,
                 status, status == RPS_OK ? request.text : request.error.text,
                 &request.frame_bytes);
     }
     rps_answers_send(service, &request.answers);
     rps_table_destroy(request.dropped); /* before its memory is reported */
-    if (!request.parked) {
+    if (!request.parked && !request.streamed) {
         reply(context, request.frame, request.frame_bytes);
     }
     free(request.text);

@@ -117,6 +117,14 @@ void rps_session_set_transport(
 void rps_session_set_memory(
         struct rps_session *session, struct rps_frame_memory *memory);
 
+/**
+ * Where long answers with rows go while they are made, if it takes them; NULL:
+ * they are made whole. The reply callback does not see such an answer. Threads:
+ * the session's.
+ */
+void rps_session_set_sink(
+        struct rps_session *session, struct rps_frame_sink *sink);
+
 /** Take bytes of the server's memory limit for something that is no table, or
  * give them back. false: it would be exceeded. Threads: any. */
 bool rps_service_take_memory(struct rps_service *service, uint64_t bytes);

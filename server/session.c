@@ -77,6 +77,12 @@ rps_session_set_memory(
     session->memory = memory;
 }
 
+void
+rps_session_set_sink(struct rps_session *session, struct rps_frame_sink *sink)
+{
+    session->sink = sink;
+}
+
 static void
 unlink_locked(struct rps_service *service, struct rps_session *session)
 {

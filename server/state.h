@@ -112,6 +112,7 @@ struct rps_session {
 
     /* session's own thread only */
     struct rps_frame_memory *memory; /* for answers with rows; NULL: heap */
+    struct rps_frame_sink *sink;     /* for long ones; NULL: made whole */
     struct rps_nonces nonces;
     bool challenged; /* AUTH was answered: nonces are drawn */
     bool proven;     /* HELLO brought a proof: its answer brings one, too */
@@ -292,6 +293,7 @@ struct rps_request {
     uint8_t *frame;         /* or a whole answer; owned */
     size_t frame_bytes;
     bool parked;                /* somebody else answers it */
+    bool streamed;              /* the session's sink had its answer */
     bool changing;              /* holds change_lock shared */
     struct rps_table *dropped;  /* to be destroyed after the locks */
     struct rps_answers answers; /* of others, sent after the locks */

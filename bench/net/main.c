@@ -25,6 +25,7 @@
 enum side {
     SIDE_OURS,
     SIDE_STREAM,
+    SIDE_GATHER, /* the stream, of gathered rows; beside uniform lookups */
     SIDE_LOCAL,
     SIDE_TCP,    /* beside unix and shm */
     SIDE_F32,    /* beside another type on the wire */
@@ -41,6 +42,7 @@ struct bench_net {
     struct bench_server server;
     struct bench_server no_server; /* the local side's */
     struct bench_stream stream;
+    struct bench_stream gather;
     size_t request_bytes; /* a frame of ours, a mean */
     size_t reply_bytes;
     struct bench_load ours;
@@ -86,11 +88,18 @@ is_here(const struct bench_net_args *args)
            strncmp(args->address, "[::1]:", 6) == 0;
 }
 
-/* First of all, as it forks. */
+static bool
+is_gathered(const struct bench_net_args *args)
+{
+    return bench_net_only_reads(args) && args->dist.kind == BENCH_DIST_UNIFORM;
+}
+
+/* First of all, as they fork. */
 static rps_status
-open_stream(struct bench_net *net)
+open_streams(struct bench_net *net)
 {
     const struct bench_net_args *args = &net->args;
+    rps_status status;
 
     net->stream = (struct bench_stream){.transport = args->transport,
             .connections = args->connections,
@@ -99,8 +108,18 @@ open_stream(struct bench_net *net)
     if (args->alone || !is_here(args)) {
         return RPS_OK;
     }
+    net->gather = net->stream;
     add_side(net, SIDE_STREAM, "bare stream", &net->stream, bench_stream_run);
-    return bench_stream_init(&net->stream, &net->error);
+    status = bench_stream_init(&net->stream, &net->error);
+    if (status != RPS_OK || !is_gathered(args)) {
+        return status;
+    }
+    net->gather.rows.count = net->set.rows;
+    net->gather.rows.row_bytes =
+            rps_value_row_bytes((uint16_t)args->wire, args->dim);
+    add_side(net, SIDE_GATHER, "bare stream of gathered rows", &net->gather,
+            bench_stream_run);
+    return bench_stream_init(&net->gather, &net->error);
 }
 
 static rps_status
@@ -199,9 +218,9 @@ warm_up(struct bench_net *net, double seconds)
         if (net->sides[i].run == NULL) {
             continue;
         }
-        if (i == SIDE_STREAM) {
-            status = bench_stream_set_sizes(&net->stream, net->request_bytes,
-                    net->reply_bytes, &net->error);
+        if (i == SIDE_STREAM || i == SIDE_GATHER) {
+            status = bench_stream_set_sizes(net->sides[i].context,
+                    net->request_bytes, net->reply_bytes, &net->error);
         }
         if (status == RPS_OK && (i == SIDE_REDIS || i == SIDE_MEMCACHED)) {
             status = bench_rival_choose(
@@ -299,6 +318,10 @@ report_others(struct bench_net *net)
     report->stream_bytes_per_second = bench_series_median(&stream->bytes_rate);
     report->stream_ratio =
             bench_median_ratio(&ours->bytes_rate, &stream->bytes_rate);
+    report->gather_bytes_per_second =
+            bench_series_median(&net->sides[SIDE_GATHER].bytes_rate);
+    report->gather_ratio = bench_median_ratio(
+            &ours->bytes_rate, &net->sides[SIDE_GATHER].bytes_rate);
     if (net->args.depth == 1 && !is_local) {
         report->ping_p50_us = bench_series_median(&stream->micros);
         report->p50_over_ping =
@@ -328,7 +351,7 @@ report_others(struct bench_net *net)
 static rps_status
 run(struct bench_net *net)
 {
-    rps_status status = open_stream(net);
+    rps_status status = open_streams(net);
 
     for (int i = 0; i < BENCH_VERSUS_COUNT && status == RPS_OK; i++) {
         status = open_rival(net, (enum bench_versus)i);
@@ -368,6 +391,7 @@ finish(struct bench_net *net)
     bench_load_finish(&net->ours);
     bench_rival_finish(&net->rivals[BENCH_REDIS]);
     bench_rival_finish(&net->rivals[BENCH_MEMCACHED]);
+    bench_stream_finish(&net->gather);
     bench_stream_finish(&net->stream);
     bench_server_stop(&net->server);
     bench_keyset_finish(&net->set);

@@ -83,6 +83,7 @@ answer(void *context)
     const struct answerer *self = context;
     struct bench_stream *stream = self->stream;
     struct bench_end end;
+    struct bench_rows_reader reader;
     struct rps_error error;
     char first[RPS_RING_ALIGN];
     char *buffer = NULL;
@@ -90,6 +91,8 @@ answer(void *context)
     size_t reply = 0;
 
     if (bench_pipe_end(self->pipe, true, &end, &error) != RPS_OK ||
+            !bench_rows_reader_init(
+                    &reader, &stream->rows, (uint64_t)(uintptr_t)self) ||
             !get_all(&end, first, sizeof(first))) {
         return NULL;
     }
@@ -101,11 +104,15 @@ answer(void *context)
     }
     memset(buffer, 1, request > reply ? request : reply);
     for (size_t had = sizeof(first);; had = 0) {
-        if (!get_all(&end, buffer, request - had) ||
-                !put_all(&end, buffer, reply)) {
+        if (!get_all(&end, buffer, request - had)) {
+            break;
+        }
+        bench_rows_gather(&reader, buffer, reply);
+        if (!put_all(&end, buffer, reply)) {
             break;
         }
     }
+    bench_rows_reader_finish(&reader);
     free(buffer);
     return NULL;
 }
@@ -118,6 +125,9 @@ run_child(struct bench_stream *stream)
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
+    if (!bench_rows_init(&stream->rows)) {
+        _exit(EXIT_FAILURE);
+    }
     for (unsigned i = 0; answerers != NULL && i < stream->connections; i++) {
         answerers[i].stream = stream;
         answerers[i].pipe = &stream->flows[i].pipe;
@@ -151,7 +161,12 @@ bench_stream_init(struct bench_stream *stream, struct rps_error *error)
         status = bench_pipe_init(
                 &stream->flows[i].pipe, stream->transport, error);
     }
-    if (status != RPS_OK || stream->transport == RPS_TRANSPORT_LOCAL) {
+    if (status == RPS_OK && stream->transport == RPS_TRANSPORT_LOCAL) {
+        return bench_rows_init(&stream->rows)
+                       ? RPS_OK
+                       : rps_fail(error, RPS_E_NOMEM, "out of memory");
+    }
+    if (status != RPS_OK) {
         return status;
     }
     stream->child = bench_child_start();
@@ -182,6 +197,7 @@ bench_stream_finish(struct bench_stream *stream)
         free(flow->replies);
     }
     free(stream->flows);
+    bench_rows_finish(&stream->rows);
     if (stream->sizes != NULL) {
         munmap(stream->sizes, sizeof(*stream->sizes));
     }
@@ -223,26 +239,34 @@ note_answer(struct bench_flow *flow)
     flow->answered++;
 }
 
-/* A copy of the rows is all that it takes in process. */
+/* A copy of the rows is all that it takes in process, or their gathering. */
 static void
 copy_messages(struct bench_flow *flow)
 {
+    struct bench_rows_reader reader;
     const size_t depth = flow->stream->depth;
     const size_t reply = atomic_load(&flow->stream->sizes->reply);
     char *from = malloc(reply);
 
-    flow->failed = from == NULL;
-    if (from == NULL) {
+    flow->failed = from == NULL ||
+                   !bench_rows_reader_init(&reader, &flow->stream->rows, 1);
+    if (flow->failed) {
+        free(from);
         return;
     }
     memset(from, 1, reply);
     do {
         const size_t at = flow->answered % depth;
         flow->starts[at] = rps_clock_ns();
-        memcpy(flow->replies + at * reply, from, reply);
+        if (reader.pool != NULL) {
+            bench_rows_gather(&reader, flow->replies + at * reply, reply);
+        } else {
+            memcpy(flow->replies + at * reply, from, reply);
+        }
         __asm__ volatile("" : : "r"(flow->replies) : "memory");
         note_answer(flow);
     } while (flow->last_ns < flow->deadline_ns);
+    bench_rows_reader_finish(&reader);
     free(from);
 }
 

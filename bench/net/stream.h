@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bare messages over a transport: a second process answers each request of so
- * many bytes with so many bytes, with no work in between. Sizes, depth and
+ * many bytes with so many bytes, with no work in between, or with one: its
+ * bytes are rows from here and there (rows.h). Sizes, depth and
  * connections are those of the requests that it stands beside. On shm the
  * messages go through rings as large as the server's (proto/ring.h), locally
  * they are copied once.
@@ -10,6 +11,7 @@
 #define RPS_BENCH_NET_STREAM_H
 
 #include "bench/net/args.h"
+#include "bench/net/rows.h"
 #include "bench/net/side.h"
 
 #include <sys/types.h>
@@ -21,7 +23,8 @@ struct bench_stream {
     enum rps_transport transport;
     unsigned connections;
     size_t depth;
-    size_t ids; /* that a message stands for */
+    size_t ids;             /* that a message stands for */
+    struct bench_rows rows; /* count, row_bytes: to gather; 0: nothing is */
     pid_t child;
     struct bench_message_sizes *sizes; /* shared with the child */
     struct bench_flow *flows;          /* [connections] */

@@ -267,6 +267,9 @@ rps_conn_take_turn(struct rps_conn *conn)
             break;
         }
         rps_conn_serve(conn);
+        if (conn->out_bytes >= RPS_CONN_FLUSH_BYTES) {
+            rps_conn_flush(conn); /* while it is in a cache */
+        }
     }
     rps_conn_flush(conn);
     conn->dead |= conn->ended;
@@ -399,6 +402,7 @@ rps_conn_open(struct rps_loop *loop, int fd, const char *peer, bool near)
     conn->near = near;
     atomic_init(&conn->broken, false);
     atomic_init(&conn->superseded, false);
+    rps_conn_stream_init(conn);
     rps_session_on_superseded(conn->session, on_superseded, conn);
     strncpy(conn->peer, peer, sizeof(conn->peer) - 1);
     conn->surplus = atomic_load(&shared->connections) > shared->connections_max;

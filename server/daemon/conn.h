@@ -20,12 +20,13 @@
 
 #define RPS_HELLO_WAIT_MS      5000u
 #define RPS_LINGER_MS          2000u
-#define RPS_GREETING_BYTES_MAX (64u << 10) /* HELLO and before it, in all */
-#define RPS_GREETING_FRAMES    8u          /* likewise */
-#define RPS_CONN_OUT_BYTES_MAX (64u << 20) /* unsent replies: stop reading */
-#define RPS_CONN_PENDING_MAX   1024u       /* requests without a reply */
-#define RPS_CONN_TURN_FRAMES   32u         /* then the others get a turn */
-#define RPS_CONN_KEEP_BYTES    (1u << 20)  /* input buffer kept when idle */
+#define RPS_GREETING_BYTES_MAX (64u << 10)  /* HELLO and before it, in all */
+#define RPS_GREETING_FRAMES    8u           /* likewise */
+#define RPS_CONN_OUT_BYTES_MAX (64u << 20)  /* unsent replies: stop reading */
+#define RPS_CONN_PENDING_MAX   1024u        /* requests without a reply */
+#define RPS_CONN_FLUSH_BYTES   (256u << 10) /* unsent: not left for later */
+#define RPS_CONN_TURN_FRAMES   32u          /* then the others get a turn */
+#define RPS_CONN_KEEP_BYTES    (1u << 20)   /* input buffer kept when idle */
 
 /** Takes fd; near: a Unix socket, which speaks no TLS. false: no memory, fd is
  * closed. */

@@ -35,6 +35,15 @@ struct rps_waiting {
     uint64_t since_ns;
 };
 
+/** conn_stream.c: the reply that is sent while it is made. */
+struct rps_conn_stream {
+    size_t at;     /* sent bytes of the frame */
+    size_t filled; /* bytes after them, in the loop's memory */
+    size_t left;   /* bytes that are not made yet */
+    struct rps_reply_head head;
+    struct rps_out *rest; /* what the socket did not take; NULL: none */
+};
+
 struct rps_conn_ring;
 
 struct rps_conn {
@@ -92,6 +101,8 @@ struct rps_conn {
     struct rps_out *out_last;
     size_t out_offset; /* sent bytes of out_first */
     size_t out_bytes;  /* unsent, all */
+    struct rps_frame_sink sink;
+    struct rps_conn_stream stream;
 
     /* conn_memory.c; held = in_capacity + out_bytes + stored + promised */
     size_t held;
@@ -148,6 +159,12 @@ void rps_conn_serve(struct rps_conn *conn);
 /** Take a reply; NULL: no memory was left for it. */
 void rps_conn_queue(struct rps_conn *conn, uint8_t *frame, size_t frame_bytes);
 
+/** A request is answered, by a reply with this head. */
+void rps_conn_account(struct rps_conn *conn, const struct rps_reply_head *head);
+
+/** To the end of the queue; `offset` bytes of an empty one's first are sent. */
+void rps_conn_append(struct rps_conn *conn, struct rps_out *out, size_t offset);
+
 /** An rps_reply_fn; any thread. context: the connection. */
 void rps_conn_on_reply(void *context, uint8_t *frame, size_t frame_bytes);
 
@@ -158,6 +175,11 @@ void rps_conn_flush(struct rps_conn *conn);
 void rps_conn_sent(struct rps_conn *conn, size_t n);
 
 void rps_conn_free_out(struct rps_conn *conn);
+
+/* conn_stream.c */
+
+/** From here on its session may send long replies while they are made. */
+void rps_conn_stream_init(struct rps_conn *conn);
 
 /* conn_memory.c */
 

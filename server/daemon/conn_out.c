@@ -24,14 +24,13 @@ rps_conn_free_out(struct rps_conn *conn)
 }
 
 /* Looks at a finished reply for what it means to the connection. */
-static void
-account(struct rps_conn *conn, const uint8_t *frame)
+void
+rps_conn_account(struct rps_conn *conn, const struct rps_reply_head *head)
 {
-    const struct rps_reply_head head = rps_reply_head(frame);
-    const uint16_t opcode = head.opcode;
-    const int32_t status = head.status;
+    const uint16_t opcode = head->opcode;
+    const int32_t status = head->status;
 
-    rps_conn_stats_reply(conn, &head);
+    rps_conn_stats_reply(conn, head);
     assert(conn->pending > 0);
     conn->pending--;
     if (opcode == RPS_OP_STEP_END && conn->waiting_steps > 0) {
@@ -49,6 +48,32 @@ account(struct rps_conn *conn, const uint8_t *frame)
             conn->close_when_sent = true;
         }
     }
+}
+
+static void
+account(struct rps_conn *conn, const uint8_t *frame)
+{
+    const struct rps_reply_head head = rps_reply_head(frame);
+
+    rps_conn_account(conn, &head);
+}
+
+void
+rps_conn_append(struct rps_conn *conn, struct rps_out *out, size_t offset)
+{
+    const size_t bytes = out->length - offset;
+
+    if (conn->out_first != NULL) {
+        assert(offset == 0);
+        conn->out_last->next = out;
+    } else {
+        conn->out_first = out;
+        conn->out_offset = offset;
+    }
+    conn->out_last = out;
+    conn->out_bytes += bytes;
+    rps_conn_hold(conn, bytes);
+    rps_stat_add(&rps_loop_stats(conn->loop)->unsent_bytes, bytes);
 }
 
 /* Its client can write to it, and does so to its own harm: what the header
@@ -85,15 +110,7 @@ rps_conn_queue(struct rps_conn *conn, uint8_t *frame, size_t frame_bytes)
     }
     out->frame = frame;
     out->length = frame_bytes;
-    if (conn->out_last != NULL && conn->out_first != NULL) {
-        conn->out_last->next = out;
-    } else {
-        conn->out_first = out;
-    }
-    conn->out_last = out;
-    conn->out_bytes += frame_bytes;
-    rps_conn_hold(conn, frame_bytes);
-    rps_stat_add(&rps_loop_stats(conn->loop)->unsent_bytes, frame_bytes);
+    rps_conn_append(conn, out, 0);
 }
 
 /* rps_reply_fn; any thread. Only a reply to the request that this thread is

@@ -54,6 +54,7 @@ struct rps_loop {
     /* loop thread only */
     struct rps_conn *conns;
     uint32_t rings;
+    uint8_t *part; /* made when it is first asked for */
     struct rps_greeters greeters;
     struct rps_loop_memory memory;
     struct mail drain_mail; /* so that neither needs memory when it is due */
@@ -99,6 +100,16 @@ struct rps_conn **
 rps_loop_conns(struct rps_loop *loop)
 {
     return &loop->conns;
+}
+
+uint8_t *
+rps_loop_part(struct rps_loop *loop)
+{
+    if (loop->part == NULL) {
+        loop->part = aligned_alloc(RPS_MESSAGE_ALIGN,
+                2 * RPS_FRAME_PART_BYTES + RPS_MESSAGE_ALIGN);
+    }
+    return loop->part;
 }
 
 uint32_t *
@@ -416,6 +427,7 @@ rps_loop_stop(struct rps_loop *loop)
     }
     pthread_mutex_destroy(&loop->lock);
     free(loop->stats);
+    free(loop->part);
     free(loop);
 }
 

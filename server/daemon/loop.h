@@ -103,6 +103,10 @@ bool rps_loop_is_short(struct rps_loop *loop);
 /** The list of the loop's connections. Threads: the loop's. */
 struct rps_conn **rps_loop_conns(struct rps_loop *loop);
 
+/** Where replies are made that are sent in parts: two of these and 64 bytes,
+ * 64-byte aligned. NULL: no memory. Threads: the loop's. */
+uint8_t *rps_loop_part(struct rps_loop *loop);
+
 /** Its connections with a ring. Threads: the loop's. */
 uint32_t *rps_loop_rings(struct rps_loop *loop);
 

@@ -24,6 +24,7 @@ OURS = ["rows_per_second", "bytes_per_second", "p50_us", "p99_us", "p999_us",
         "p999_over_p50", "client_cpu_seconds_per_million", "request_bytes",
         "reply_bytes", "bytes_saved", "checked_answers"]
 STREAM = ["stream_bytes_per_second", "stream_ratio"]
+GATHER = ["gather_bytes_per_second", "gather_ratio"]
 LOCAL = ["local_rows_per_second", "over_local"]
 NOT_ASKED = ["beside_rows_per_second", "ping_p50_us", "p50_over_ping",
              "f32_rows_per_second", "over_f32", "lookup_rows_per_second",
@@ -45,7 +46,7 @@ def assert_null(result, names):
 @pytest.mark.parametrize("transport", ["tcp", "unix", "shm", "local"])
 def test_json_is_one_object_with_every_figure(transport):
     result = figures(*SMALL, "--transport", transport)
-    assert_positive(result, OURS + STREAM + LOCAL[:1])
+    assert_positive(result, OURS + STREAM + GATHER + LOCAL[:1])
     assert_null(result, NOT_ASKED)
     assert result["transport"] == transport
     assert (result["rows"], result["dim"], result["batch"]) == (2000, 16, 256)
@@ -91,7 +92,7 @@ def test_a_signal_takes_children_and_folder_with_it(number, rows):
         folder = pathlib.Path(folders()[0].decode())
         programs.until((folder / "port").is_file)
         children = children_of(process)
-        assert len(children) == 2  # recpsd, the bare stream
+        assert len(children) == 3  # recpsd, the two bare streams
         process.send_signal(number)
         out, words = process.communicate(timeout=30)
         assert (process.returncode, out) == (-number, b""), words
@@ -111,6 +112,7 @@ def test_a_signal_takes_children_and_folder_with_it(number, rows):
 def test_pushes_are_counted_exactly(flags):
     result = figures(*SMALL, *flags)
     assert_positive(result, OURS + ["lookup_rows_per_second", "over_lookup"])
+    assert_null(result, GATHER)
     assert result["checked_answers"] >= 2000  # every row
 
 
@@ -121,7 +123,8 @@ def test_narrow_rows_are_fewer_bytes(wire, least):
     wide = figures(*SMALL, "--alone")
     assert wide["reply_bytes"] / result["reply_bytes"] > least
     assert_positive(result, ["f32_rows_per_second", "over_f32"])
-    assert_null(wide, STREAM + LOCAL)
+    assert_positive(result, GATHER)  # of rows as short as these
+    assert_null(wide, STREAM + GATHER + LOCAL)
 
 
 def test_reused_ids_travel_once(tmp_path):
@@ -168,7 +171,7 @@ def test_another_server_is_asked_and_left_as_it_was():
     with programs.Recpsd() as server:
         address = f"127.0.0.1:{server.port}"
         result = figures(*SMALL, "--address", address)
-        assert_positive(result, OURS + STREAM + LOCAL)
+        assert_positive(result, OURS + STREAM + GATHER + LOCAL)
         assert result["server_cpu_seconds_per_million"] is None
         tables = subprocess.run(
             [programs.RECPS, "tables", "--ps-hosts", address, "--json"],
