@@ -227,6 +227,17 @@ sum_at(const struct rps_batch *batch, const struct rps_dedup *dedup,
     }
 }
 
+/* The key at this position is padding, or single. */
+static bool
+has_no_sum(const struct rps_batch *batch, const struct rps_dedup *dedup,
+        size_t position)
+{
+    const uint32_t index = dedup->index[position];
+
+    return index == RPS_DEDUP_PADDING ||
+           rps_batch_is_single(batch, dedup, index);
+}
+
 void
 rps_batch_sum(const struct rps_batch *batch, const struct rps_dedup *dedup,
         const void *gradients, float *sums)
@@ -239,6 +250,9 @@ rps_batch_sum(const struct rps_batch *batch, const struct rps_dedup *dedup,
     for (row = 0; row < rows; row++) {
         uint32_t i;
 
+        if (batch->offsets == NULL && has_no_sum(batch, dedup, row)) {
+            continue;
+        }
         /* the caller's stride need not keep floats aligned */
         memcpy(scaled, (const char *)gradients + row * batch->stride,
                 dim * sizeof(float));

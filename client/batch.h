@@ -53,10 +53,19 @@ void rps_batch_divide(
 void rps_batch_pool(const struct rps_batch *batch,
         const struct rps_dedup *dedup, const float *distinct, void *rows);
 
+/** Distinct key i has one gradient, a row of its own: nothing to sum. */
+static inline bool
+rps_batch_is_single(
+        const struct rps_batch *batch, const struct rps_dedup *dedup, size_t i)
+{
+    return batch->offsets == NULL && dedup->counts[i] == 1;
+}
+
 /**
  * sums[count][dim]: each distinct key's gradients, float32, in the order of
  * its occurrences. A bag's goes to each of its keys: as it is for sum,
- * divided by n for mean, by sqrt(n) for sqrtn.
+ * divided by n for mean, by sqrt(n) for sqrtn. Rows of single keys are not
+ * written.
  */
 void rps_batch_sum(const struct rps_batch *batch, const struct rps_dedup *dedup,
         const void *gradients, float *sums);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pushes: gradients are summed a distinct key here, then go to every PS,
- * with an empty section for a table that has no key there. With
+ * Pushes: gradients are summed a distinct key here, where it has several, then
+ * go to every PS, with an empty section for a table that has no key there. With
  * RPS_POOL_ON_SERVER a bag's gradient goes as it is, divided, once to each PS
  * that owns a key of it, and is summed there in the same order. All is copied
  * into the frames, so the caller's arrays are free after the start.
@@ -23,7 +23,8 @@ struct item {
     struct rps_dedup dedup;
     struct rps_bag_plan plan; /* zeroed where the client sums */
     float learning_rate;
-    float *sums; /* [count][dim]; NULL: the servers sum */
+    bool sent_whole; /* bags' gradients: the servers sum */
+    float *sums;     /* [count][dim], of keys with several; NULL: no key has */
 };
 
 struct work {
@@ -46,19 +47,51 @@ work_finish(struct work *work)
     free(work->packs);
 }
 
-/* The gradient of an entry's bag, divided. */
-static const float *
-bag_gradient(const struct item *item, uint32_t entry, float *gradient)
+/* Row `at` of a part, dim floats: a bag's, as it was given; the only one of a
+ * key; the sum of several. */
+static const void *
+row_of(const struct item *item, const struct rps_part *part, uint32_t at)
 {
     const struct rps_batch *batch = &item->batch;
-    const uint32_t dim = batch->table->spec.dim;
-    const uint32_t bag = item->plan.bags[entry];
+    const struct rps_bag_plan *plan = &item->plan;
+    uint32_t index = 0;
+    size_t row = 0;
 
-    /* the caller's stride need not keep floats aligned */
-    memcpy(gradient, (const char *)batch->array + bag * batch->stride,
-            dim * sizeof(float));
-    rps_batch_divide(gradient, dim, batch->pooling, item->plan.sizes[bag]);
-    return gradient;
+    if (item->sent_whole) {
+        row = plan->bags[plan->pieces[part->first].entry_first + at];
+    } else {
+        index = item->dedup.order[part->first + at];
+        if (!rps_batch_is_single(batch, &item->dedup, index)) {
+            return item->sums + (size_t)index * batch->table->spec.dim;
+        }
+        row = item->dedup.first[index];
+    }
+    return (const char *)batch->array + row * batch->stride;
+}
+
+/* As it travels; a bag's is divided. */
+static void
+write_row(const struct item *item, const struct rps_part *part, uint32_t at,
+        uint8_t *to)
+{
+    const struct rps_batch *batch = &item->batch;
+    const struct rps_bag_plan *plan = &item->plan;
+    const uint32_t dim = batch->table->spec.dim;
+    const void *row = row_of(item, part, at);
+    float gradient[RPS_DIM_MAX];
+
+    if (batch->wire == RPS_VALUE_F32 && !item->sent_whole) {
+        memcpy(to, row, dim * sizeof(float));
+        return;
+    }
+    /* the caller's array need not keep floats aligned */
+    memcpy(gradient, row, dim * sizeof(float));
+    if (item->sent_whole) {
+        const uint32_t entry = plan->pieces[part->first].entry_first + at;
+        rps_batch_divide(
+                gradient, dim, batch->pooling, plan->sizes[plan->bags[entry]]);
+    }
+    rps_value_encode((uint16_t)batch->wire, dim, 1, gradient, to);
 }
 
 static void
@@ -76,22 +109,10 @@ write_rows(const struct item *item, struct rps_builder *builder,
     };
     const size_t bytes = (size_t)rps_value_row_bytes(section.value, dim);
     size_t at = rps_builder_reserve(builder, &section);
-    float gradient[RPS_DIM_MAX];
     uint32_t i;
 
     for (i = 0; at != 0 && i < part->count; i++) {
-        const float *row =
-                item->sums == NULL
-                        ? bag_gradient(item,
-                                  item->plan.pieces[part->first].entry_first +
-                                          i,
-                                  gradient)
-                        : item->sums +
-                                  (size_t)item->dedup.order[part->first + i] *
-                                          dim;
-
-        rps_value_encode(
-                section.value, dim, 1, row, builder->frame + at + i * bytes);
+        write_row(item, part, i, builder->frame + at + i * bytes);
     }
 }
 
@@ -102,7 +123,7 @@ write_part(void *context, struct rps_builder *builder,
     const struct work *work = context;
     const struct item *item = &work->items[part->item];
 
-    if (item->sums == NULL && part->count > 0) {
+    if (item->sent_whole && part->count > 0) {
         rps_bag_plan_write(&item->plan, &item->plan.pieces[part->first],
                 &item->batch, &item->dedup, true, builder);
     } else {
@@ -118,8 +139,10 @@ prepare_sums(rps_client *client, struct item *item)
 {
     const uint32_t dim = item->batch.table->spec.dim;
     const size_t n = (size_t)item->dedup.count * dim;
+    uint32_t i = 0;
 
-    if (rps_batch_pools_there(&item->batch)) {
+    item->sent_whole = rps_batch_pools_there(&item->batch);
+    if (item->sent_whole) {
         return rps_bag_plan_init(&item->plan, &item->batch, &item->dedup,
                        client->ps_count,
                        (size_t)rps_value_row_bytes(
@@ -128,7 +151,14 @@ prepare_sums(rps_client *client, struct item *item)
                        ? RPS_OK
                        : rps_client_nomem();
     }
-    item->sums = malloc((n > 0 ? n : 1) * sizeof(float));
+    while (i < item->dedup.count &&
+            rps_batch_is_single(&item->batch, &item->dedup, i)) {
+        i++;
+    }
+    if (i == item->dedup.count) {
+        return RPS_OK;
+    }
+    item->sums = malloc(n * sizeof(float));
     if (item->sums == NULL) {
         return rps_client_nomem();
     }
@@ -218,7 +248,7 @@ prepare(rps_client *client, const rps_push *pushes, size_t count,
                     .dedup = &item->dedup,
                     .key_bytes = sizeof(uint64_t) + sizeof(uint32_t) +
                                  item->batch.table->spec.dim * sizeof(float),
-                    .plan = item->sums == NULL ? &item->plan : NULL,
+                    .plan = item->sent_whole ? &item->plan : NULL,
             };
         }
     }

@@ -75,6 +75,7 @@ prepare(struct rps_apply *apply, const struct rps_contribution *contributions,
                             sizeof(*apply->scratch));
     apply->borrows = apply->update->scale == 1.0f && spec->clip_value <= 0.0f &&
                      spec->clip_norm <= 0.0f && spec->dense_elements == 0;
+    apply->together = !apply->table->tiered && spec->dense_elements == 0;
     apply->row_bytes = rps_table_row_bytes(apply->table);
     if (apply->sums == NULL || apply->scratch == NULL) {
         return RPS_E_NOMEM;
@@ -113,6 +114,7 @@ carry_out(struct rps_apply *apply)
             isnan(update->learning_rate) ? table->spec.learning_rate
                                          : update->learning_rate,
             update->t == 0 ? pushes : update->t);
+    apply->together = apply->together && apply->step.plain;
     apply->tick = rps_table_note(table,
             (struct rps_now){.step = update->step, .unix_s = update->now_s});
     sample_hot(apply, pushes);

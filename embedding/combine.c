@@ -5,17 +5,20 @@
 #include <math.h>
 #include <string.h>
 
-/* Add the entries after the first to sum; count their uses. */
-static void
+/* Add the entries after the first to sum[live]. Returns their uses. */
+static uint64_t
 add_rest(const struct rps_table *table, const struct rps_grouping *grouping,
-        uint32_t next, float *sum, struct rps_combined *out)
+        uint32_t next, float *sum, size_t live)
 {
+    uint64_t uses = 0;
+
     while (next != RPS_ENTRY_NONE) {
         const struct rps_entry *entry = &grouping->entries[next];
-        table->kernels.add(sum, entry->gradient, out->live);
-        out->uses += entry->uses;
+        table->kernels.add(sum, entry->gradient, live);
+        uses += entry->uses;
         next = entry->next;
     }
+    return uses;
 }
 
 static void
@@ -28,9 +31,9 @@ clip_norm(const struct rps_kernels *kernels, float limit, float *g, size_t n)
     }
 }
 
-void
+const float *
 rps_combine(const struct rps_table *table, const struct rps_grouping *grouping,
-        size_t group, float scale, float *sum, struct rps_combined *out)
+        size_t group, float scale, float *sum, uint64_t *uses_out)
 {
     const struct rps_kernels *kernels = &table->kernels;
     const rps_table_spec *spec = &table->spec;
@@ -38,20 +41,14 @@ rps_combine(const struct rps_table *table, const struct rps_grouping *grouping,
     const size_t live = rps_table_live_floats(table, grouping->keys[group]);
     const bool clips = spec->clip_value > 0.0f || spec->clip_norm > 0.0f;
 
-    *out = (struct rps_combined){.key = grouping->keys[group],
-            .hash = grouping->hashes[group],
-            .gradient = first->gradient,
-            .live = live,
-            .uses = first->uses};
+    *uses_out = first->uses;
     if (first->next == RPS_ENTRY_NONE && scale == 1.0f && !clips) {
-        return;
+        return first->gradient;
     }
     memcpy(sum, first->gradient, live * sizeof(*sum));
-    out->gradient = sum;
-    add_rest(table, grouping, first->next, sum, out);
+    *uses_out += add_rest(table, grouping, first->next, sum, live);
     if (!kernels->finite(sum, live)) {
-        out->gradient = NULL;
-        return;
+        return NULL;
     }
     if (scale != 1.0f) {
         kernels->scale(sum, scale, live);
@@ -62,4 +59,5 @@ rps_combine(const struct rps_table *table, const struct rps_grouping *grouping,
     if (spec->clip_norm > 0.0f) {
         clip_norm(kernels, spec->clip_norm, sum, live);
     }
+    return sum;
 }

@@ -8,21 +8,15 @@
 
 #include "embedding/group.h"
 
-/** What a key's step needs. */
-struct rps_combined {
-    uint64_t key;
-    uint64_t hash;
-    const float *gradient; /* [live]; NULL: refused, the sum overflowed */
-    size_t live;
-    uint64_t uses; /* multiplicities, summed */
-};
-
 /**
- * Combine a group. sum[dim] is scratch that *out may point into; a gradient
+ * Combine a group. sum[dim] is scratch that the result may be in; a gradient
  * that nothing changes is borrowed where it lies.
+ *
+ * Returns: the gradient, of the key's live floats; NULL: refused, the sum
+ *          overflowed. *uses_out: the multiplicities, summed.
  */
-void rps_combine(const struct rps_table *table,
+const float *rps_combine(const struct rps_table *table,
         const struct rps_grouping *grouping, size_t group, float scale,
-        float *sum, struct rps_combined *out);
+        float *sum, uint64_t *uses_out);
 
 #endif /* RPS_EMBEDDING_COMBINE_H */

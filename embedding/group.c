@@ -8,8 +8,6 @@
  */
 #include "embedding/group.h"
 
-#include "base/hash.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,22 +32,16 @@ refuse(struct rps_grouping *grouping, uint64_t key)
     grouping->nonfinite++;
 }
 
+/* Entry e, of gradient i. */
 static inline void
-add_entry(struct build *build, const struct rps_contribution *contribution,
-        size_t i, uint64_t hash)
+set_entry(const struct build *build, size_t e,
+        const struct rps_contribution *contribution, size_t i)
 {
-    struct rps_grouping *grouping = build->grouping;
-    const size_t e = grouping->entry_count;
-
-    grouping->entries[e] = (struct rps_entry){
+    build->grouping->entries[e] = (struct rps_entry){
             .gradient = contribution->gradients + i * build->table->spec.dim,
             .uses = contribution->counts == NULL ? 1 : contribution->counts[i],
             .next = RPS_ENTRY_NONE,
     };
-    build->keys[e] = contribution->keys[i];
-    build->hashes[e] = hash;
-    build->starts[rps_table_shard_of(build->table, hash) + 1]++;
-    grouping->entry_count++;
 }
 
 static bool
@@ -63,6 +55,43 @@ is_finite(const struct rps_table *table,
             contribution->gradients + i * table->spec.dim, live);
 }
 
+/* Gradients i .. i + n - 1, of which some may not be finite; the hashes of
+ * all stand where the first one's goes. Returns how many entries they are. */
+static size_t
+collect_finite(struct build *build, const struct rps_contribution *contribution,
+        size_t i, size_t n)
+{
+    size_t e = build->grouping->entry_count;
+    const uint64_t *hashes = build->hashes + e;
+
+    for (size_t k = 0; k < n; k++) {
+        const uint64_t key = contribution->keys[i + k];
+        if (is_finite(build->table, contribution, i + k)) {
+            set_entry(build, e, contribution, i + k);
+            build->keys[e] = key;
+            build->hashes[e] = hashes[k]; /* e has not overtaken k */
+            e++;
+        } else {
+            refuse(build->grouping, key);
+        }
+    }
+    return e - build->grouping->entry_count;
+}
+
+/* The same of gradients that are. */
+static size_t
+collect_all(struct build *build, const struct rps_contribution *contribution,
+        size_t i, size_t n)
+{
+    const size_t e = build->grouping->entry_count;
+
+    memcpy(build->keys + e, contribution->keys + i, n * sizeof(*build->keys));
+    for (size_t k = 0; k < n; k++) {
+        set_entry(build, e + k, contribution, i + k);
+    }
+    return n;
+}
+
 /* Gradients i .. i + n - 1. That all are finite is the rule, and seen at
  * once; but what lies behind the live floats of a row does not count. */
 static void
@@ -73,16 +102,11 @@ collect_block(struct build *build, const struct rps_contribution *contribution,
     const size_t dim = table->spec.dim;
     const bool finite =
             table->kernels.finite(contribution->gradients + i * dim, n * dim);
-    uint64_t hashes[BLOCK];
 
-    table->kernels.hash(contribution->keys + i, n, table->job_seed, hashes);
-    for (size_t k = 0; k < n; k++) {
-        if (finite || is_finite(table, contribution, i + k)) {
-            add_entry(build, contribution, i + k, hashes[k]);
-        } else {
-            refuse(build->grouping, contribution->keys[i + k]);
-        }
-    }
+    table->kernels.hash(contribution->keys + i, n, table->job_seed,
+            build->hashes + build->grouping->entry_count);
+    build->grouping->entry_count +=
+            (finite ? collect_all : collect_finite)(build, contribution, i, n);
 }
 
 /* Entries in the order of the law; a gradient that is not finite is left
@@ -96,22 +120,34 @@ collect(struct build *build, const struct rps_contribution *contribution)
     }
 }
 
-/* Into the groups' arrays: as if all keys were distinct. */
+/* starts[s + 1] = end of shard s. */
 static void
-sort_by_shard(struct build *build)
+count_shards(const struct rps_table *restrict table,
+        const uint64_t *restrict hashes, size_t n, size_t *restrict starts)
 {
-    const struct rps_table *table = build->table;
-    struct rps_grouping *grouping = build->grouping;
-    size_t *starts = build->starts;
-
+    for (size_t e = 0; e < n; e++) {
+        starts[rps_table_shard_of(table, hashes[e]) + 1]++;
+    }
     for (size_t s = 0; s < table->shard_count; s++) {
         starts[s + 1] += starts[s];
     }
-    for (size_t e = 0; e < grouping->entry_count; e++) {
-        const uint64_t hash = build->hashes[e];
-        const size_t at = starts[rps_table_shard_of(table, hash)]++;
+}
+
+/* Into the groups' arrays: as if all keys were distinct. */
+static void
+sort_by_shard(const struct rps_table *restrict table,
+        const struct build *restrict build,
+        struct rps_grouping *restrict grouping)
+{
+    const size_t count = grouping->entry_count;
+    const uint64_t *restrict hashes = build->hashes;
+    size_t *restrict starts = build->starts;
+
+    count_shards(table, hashes, count, starts);
+    for (size_t e = 0; e < count; e++) {
+        const size_t at = starts[rps_table_shard_of(table, hashes[e])]++;
         grouping->keys[at] = build->keys[e];
-        grouping->hashes[at] = hash;
+        grouping->hashes[at] = hashes[e];
         grouping->firsts[at] = (uint32_t)e;
     }
     /* each start has moved to the next shard's: move them back */
@@ -119,39 +155,51 @@ sort_by_shard(struct build *build)
     starts[0] = 0;
 }
 
-/* Hash places of one shard's groups: group - first group + 1; 0 is free. */
+/* Hash places of one shard's groups: group + 1; 0 is free. */
 struct places {
     uint32_t *at;
     size_t mask;
-    size_t first;
 };
 
-/* Sorted entry i, whose key begins a group or has one. */
-static inline void
-join(struct rps_grouping *grouping, const struct places *places, size_t i)
+/* Entry e is one more of a group's. */
+static void
+append(struct rps_grouping *grouping, size_t group, uint32_t e)
+{
+    struct rps_entry *first = &grouping->entries[grouping->firsts[group]];
+
+    if (first->next == RPS_ENTRY_NONE) {
+        first->next = e;
+    } else {
+        grouping->entries[grouping->lasts[group]].next = e;
+    }
+    grouping->lasts[group] = e;
+}
+
+/* Sorted entry i, whose key begins the group `fresh` <= i or has one. True:
+ * it begins it. */
+static inline bool
+join(struct rps_grouping *grouping, const struct places *places, size_t fresh,
+        size_t i)
 {
     const uint64_t key = grouping->keys[i];
     const uint64_t hash = grouping->hashes[i];
-    const uint32_t e = grouping->firsts[i];
-    const size_t fresh = grouping->group_count; /* <= i */
     size_t at = hash & places->mask;
-    size_t group = 0;
 
     while (places->at[at] != 0) {
-        group = places->first + places->at[at] - 1;
+        const size_t group = places->at[at] - 1;
         if (grouping->keys[group] == key) {
-            grouping->entries[grouping->lasts[group]].next = e;
-            grouping->lasts[group] = e;
-            return;
+            append(grouping, group, grouping->firsts[i]);
+            return false;
         }
         at = (at + 1) & places->mask;
     }
-    grouping->keys[fresh] = key;
-    grouping->hashes[fresh] = hash;
-    grouping->firsts[fresh] = e;
-    grouping->lasts[fresh] = e;
-    grouping->group_count++;
-    places->at[at] = (uint32_t)(grouping->group_count - places->first);
+    if (fresh != i) {
+        grouping->keys[fresh] = key;
+        grouping->hashes[fresh] = hash;
+        grouping->firsts[fresh] = grouping->firsts[i];
+    }
+    places->at[at] = (uint32_t)fresh + 1;
+    return true;
 }
 
 /* Places for so many keys: at most half of them are taken. */
@@ -164,6 +212,21 @@ places_for(size_t keys)
         places *= 2;
     }
     return places;
+}
+
+/* Of so many sorted keys the groups from grouping->group_count on. */
+static void
+join_shard(struct rps_grouping *grouping, struct places *places, size_t start,
+        size_t keys)
+{
+    size_t fresh = grouping->group_count;
+
+    places->mask = places_for(keys) - 1;
+    memset(places->at, 0, (places->mask + 1) * sizeof(*places->at));
+    for (size_t i = start; i < start + keys; i++) {
+        fresh += join(grouping, places, fresh, i);
+    }
+    grouping->group_count = fresh;
 }
 
 static rps_status
@@ -184,12 +247,9 @@ group_shards(struct build *build)
     }
     for (size_t s = 0; s < shards; s++) {
         const size_t keys = build->starts[s + 1] - build->starts[s];
-        places.mask = places_for(keys) - 1;
-        places.first = grouping->group_count;
-        memset(places.at, 0, (places.mask + 1) * sizeof(*places.at));
         grouping->starts[s] = grouping->group_count;
-        for (size_t i = build->starts[s]; i < build->starts[s + 1]; i++) {
-            join(grouping, &places, i);
+        if (keys > 0) {
+            join_shard(grouping, &places, build->starts[s], keys);
         }
     }
     grouping->starts[shards] = grouping->group_count;
@@ -243,7 +303,7 @@ rps_grouping_init(struct rps_grouping *grouping, const struct rps_table *table,
         for (size_t i = 0; i < n; i++) {
             collect(&build, &contributions[i]);
         }
-        sort_by_shard(&build);
+        sort_by_shard(table, &build, grouping);
         status = group_shards(&build);
     }
     free(build.starts);

@@ -31,7 +31,7 @@ struct rps_grouping {
     uint64_t *keys;         /* [group_count] distinct */
     uint64_t *hashes;       /* [group_count] */
     uint32_t *firsts;       /* [group_count] entry */
-    uint32_t *lasts;        /* [group_count] entry */
+    uint32_t *lasts;        /* [group_count] entry, where it is another one */
     size_t *starts;         /* [shard_count + 1] groups */
     uint64_t nonfinite;     /* contributions to a row that were refused */
     uint64_t nonfinite_key; /* the first of them */

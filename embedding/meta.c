@@ -14,10 +14,7 @@
 #define SPREAD 16.0
 
 static double estimates[RPS_USES_MAX + 1]; /* constant after estimates_once */
-/* One more use: the counter it is added to, and the 53-bit draws below which
- * that rises by one. Constant after estimates_once. */
-static uint8_t one_from[RPS_USES_MAX + 1];
-static uint64_t one_odds[RPS_USES_MAX + 1];
+struct rps_uses_ones rps_uses_ones;        /* likewise */
 
 static pthread_once_t estimates_once = PTHREAD_ONCE_INIT;
 
@@ -40,6 +37,7 @@ rest_of(uint32_t uses, uint64_t count, double *odds_out)
 static void
 estimates_fill(void)
 {
+    struct rps_uses_ones *ones = &rps_uses_ones;
     double step = 1.0;
 
     for (uint32_t c = 0; c < RPS_USES_MAX; c++) {
@@ -49,10 +47,10 @@ estimates_fill(void)
     for (uint32_t c = 0; c <= RPS_USES_MAX; c++) {
         double odds = 0.0;
         double draws = 0.0;
-        one_from[c] = (uint8_t)rest_of(c, 1, &odds);
+        ones->from[c] = (uint8_t)rest_of(c, 1, &odds);
         draws = odds * 0x1.0p53; /* exact: a power of two */
-        one_odds[c] = (uint64_t)draws;
-        one_odds[c] += (double)one_odds[c] < draws;
+        ones->odds[c] = (uint64_t)draws;
+        ones->odds[c] += (double)ones->odds[c] < draws;
     }
 }
 
@@ -60,12 +58,6 @@ void
 rps_uses_prepare(void)
 {
     pthread_once(&estimates_once, estimates_fill);
-}
-
-uint32_t
-rps_uses_add_one(uint32_t uses, uint64_t draw)
-{
-    return one_from[uses] + (draw >> 11 < one_odds[uses]);
 }
 
 double

@@ -37,10 +37,25 @@ double rps_uses_estimate(uint32_t uses);
  */
 uint32_t rps_uses_add(uint32_t uses, uint64_t count, uint64_t draw);
 
+/**
+ * One more use: the counter it is added to, and the 53-bit draws below which
+ * that rises by one. Constant after rps_uses_prepare().
+ */
+struct rps_uses_ones {
+    uint64_t odds[RPS_USES_MAX + 1];
+    uint8_t from[RPS_USES_MAX + 1];
+};
+
+extern struct rps_uses_ones rps_uses_ones;
+
 /** Work out the tables; before the first rps_uses_add_one(). Any thread. */
 void rps_uses_prepare(void);
 
 /** rps_uses_add(uses, 1, draw), without working anything out. */
-uint32_t rps_uses_add_one(uint32_t uses, uint64_t draw);
+static inline uint32_t
+rps_uses_add_one(uint32_t uses, uint64_t draw)
+{
+    return rps_uses_ones.from[uses] + (draw >> 11 < rps_uses_ones.odds[uses]);
+}
 
 #endif /* RPS_EMBEDDING_META_H */

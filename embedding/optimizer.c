@@ -69,18 +69,28 @@ step_nothing(float *restrict w, float *restrict slots, const float *restrict g,
     return true;
 }
 
-static rps_step_fn *
+static uint64_t
+step_no_rows(float *const *rows, const float *const *gradients, size_t count,
+        const struct rps_step_numbers *c, float *before)
+{
+    return 0;
+}
+
+static const struct rps_stepper stepper_of_nothing = {
+        .row = step_nothing, .rows = step_no_rows};
+
+static struct rps_stepper
 ftrl_of(const struct rps_kernels *kernels, const rps_table_spec *spec,
         float learning_rate)
 {
     if (learning_rate == 0.0f) {
-        return step_nothing;
+        return stepper_of_nothing;
     }
     return spec->learning_rate_power == -0.5f ? kernels->ftrl
                                               : kernels->ftrl_power;
 }
 
-static rps_step_fn *
+static struct rps_stepper
 kernel_of(const struct rps_kernels *kernels, const rps_table_spec *spec,
         float learning_rate)
 {
@@ -106,7 +116,7 @@ kernel_of(const struct rps_kernels *kernels, const rps_table_spec *spec,
         break;
     }
     assert(!"the spec check lets known optimizers pass only");
-    return NULL;
+    return stepper_of_nothing;
 }
 
 void
@@ -172,10 +182,10 @@ run_kernel(const struct rps_step *step, float *w, float *slots,
     if (step->catches_up && skipped > 0) {
         struct rps_step_numbers numbers = step->numbers;
         rps_catchup_numbers(&step->catchup, skipped, &numbers);
-        return step->kernels->adam_catchup(
+        return step->kernels->adam_catchup.row(
                 w, slots, gradient, n, &numbers, scratch);
     }
-    return step->kernel(w, slots, gradient, n, &step->numbers, scratch);
+    return step->kernel.row(w, slots, gradient, n, &step->numbers, scratch);
 }
 
 static bool

@@ -16,10 +16,11 @@
 /** The constants of one update, worked out once for all its rows. */
 struct rps_step {
     const struct rps_kernels *kernels;
-    rps_step_fn *kernel;
+    struct rps_stepper kernel;
     struct rps_step_numbers numbers;
     size_t value_bytes; /* of a row, before its slots */
-    bool plain;         /* the kernel works on the row itself */
+    bool plain;         /* the kernel works on the row itself: kernel.rows() is
+                         * all there is to do */
     bool catches_up;
     bool draws; /* stochastic rounding */
     enum rps_value value;
@@ -57,7 +58,7 @@ rps_step_row(const struct rps_step *step, void *row, const float *gradient,
 {
     if (step->plain) {
         float *w = (float *)row;
-        return step->kernel(
+        return step->kernel.row(
                 w, w + step->numbers.dim, gradient, n, &step->numbers, scratch);
     }
     return rps_step_row_general(step, row, gradient, n, skipped, draw, scratch);

@@ -9,45 +9,74 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* What the keys of the first `shards` shards did not use. */
-static void
-release(struct rps_room *room, size_t shards)
+void
+rps_room_done_locked(struct rps_room *room, size_t shard_index)
 {
-    for (size_t s = 0; s < shards; s++) {
-        struct rps_shard *shard = &room->table->shards[s];
-        if (room->starts[s] == room->starts[s + 1]) {
-            continue;
-        }
-        rps_shard_lock(shard);
-        for (size_t i = room->starts[s]; i < room->starts[s + 1]; i++) {
-            if (room->made[i] == RPS_MADE_NONE) {
-                rps_shard_release_locked(shard, room->hashes[i]);
-            }
-        }
-        pthread_mutex_unlock(&shard->lock);
+    struct rps_promises *promises = &room->promises[shard_index];
+    struct rps_shard *shard = &room->table->shards[shard_index];
+    const size_t *starts = &room->starts[shard_index];
+
+    if (!promises->by_part) {
+        rps_shard_release_anywhere_locked(shard, promises->left);
+        promises->left = 0;
     }
+    for (size_t i = starts[0]; promises->left > 0; i++) {
+        assert(i < starts[1]);
+        if (room->made[i] == RPS_MADE_NONE) {
+            rps_shard_release_locked(shard, room->hashes[i]);
+            promises->left--;
+        }
+    }
+}
+
+/* What was not used. */
+static void
+release(struct rps_room *room)
+{
+    for (size_t s = 0; s < room->table->shard_count; s++) {
+        struct rps_shard *shard = &room->table->shards[s];
+        if (room->promises[s].left > 0) {
+            rps_shard_lock(shard);
+            rps_room_done_locked(room, s);
+            pthread_mutex_unlock(&shard->lock);
+        }
+    }
+}
+
+static bool
+promise_locked(struct rps_room *room, size_t s)
+{
+    struct rps_shard *shard = &room->table->shards[s];
+    const size_t start = room->starts[s];
+    const size_t count = room->starts[s + 1] - start;
+    struct rps_promises *promises = &room->promises[s];
+    bool there = rps_shard_promise_anywhere_locked(shard, count);
+
+    if (!there) {
+        promises->by_part = true;
+        there = rps_shard_promise_locked(shard, count, room->hashes + start);
+    }
+    promises->left = there ? count : 0;
+    return there;
 }
 
 static bool
 promise(struct rps_room *room)
 {
-    for (size_t s = 0; s < room->table->shard_count; s++) {
+    bool there = true;
+
+    for (size_t s = 0; there && s < room->table->shard_count; s++) {
         struct rps_shard *shard = &room->table->shards[s];
-        const size_t start = room->starts[s];
-        const size_t count = room->starts[s + 1] - start;
-        bool there = true;
-        if (count == 0) {
-            continue;
-        }
-        rps_shard_lock(shard);
-        there = rps_shard_promise_locked(shard, count, room->hashes + start);
-        pthread_mutex_unlock(&shard->lock);
-        if (!there) {
-            release(room, s);
-            return false;
+        if (room->starts[s] < room->starts[s + 1]) {
+            rps_shard_lock(shard);
+            there = promise_locked(room, s);
+            pthread_mutex_unlock(&shard->lock);
         }
     }
-    return true;
+    if (!there) {
+        release(room);
+    }
+    return there;
 }
 
 #define AHEAD 16u /* lines asked for before they are needed */
@@ -237,13 +266,31 @@ make(struct rps_room *room)
 rps_status
 rps_room_begin(struct rps_room *room)
 {
-    const size_t total = room->starts[room->table->shard_count];
+    const size_t shards = room->table->shard_count;
+    const size_t bytes =
+            shards * sizeof(*room->promises) + room->starts[shards];
 
-    room->made = calloc(total > 0 ? total : 1, 1);
-    if (room->made == NULL) {
+    room->promises = calloc(1, bytes);
+    if (room->promises == NULL) {
         return RPS_E_NOMEM;
     }
+    room->made = (uint8_t *)(room->promises + shards);
     return promise(room) ? RPS_OK : make(room);
+}
+
+/* One is the key's now, if it was not before. */
+static void
+use_promise_locked(struct rps_room *room, size_t shard_index, size_t i)
+{
+    struct rps_promises *promises = &room->promises[shard_index];
+
+    assert(promises->left > 0);
+    if (!promises->by_part) {
+        rps_shard_settle_locked(
+                &room->table->shards[shard_index], room->hashes[i]);
+    }
+    promises->left--;
+    room->made[i] = RPS_MADE_LATER;
 }
 
 enum rps_room_answer
@@ -261,7 +308,7 @@ rps_room_create_locked(struct rps_room *room, size_t shard_index, size_t i,
         return RPS_ROOM_UNADMITTED;
     }
     assert(room->made[i] == RPS_MADE_NONE);
-    room->made[i] = RPS_MADE_LATER;
+    use_promise_locked(room, shard_index, i);
     status = (room->bare ? rps_table_bare_row_locked
                          : rps_table_new_row_locked)(room->table, shard,
             room->hashes[i], room->keys[i], true, place_out);
@@ -293,10 +340,11 @@ rps_room_end(struct rps_room *room)
 {
     if (room->making) {
         pthread_mutex_unlock(&room->table->making);
-    } else if (room->made != NULL) {
-        release(room, room->table->shard_count);
+    } else if (room->promises != NULL) {
+        release(room);
     }
-    free(room->made);
+    free(room->promises);
+    room->promises = NULL;
     room->made = NULL;
     room->making = false;
 }

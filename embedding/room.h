@@ -3,9 +3,10 @@
  * Room for the rows that a call may create, so that running out of memory
  * finds nothing changed. Two ways, the quick one first:
  *
- *   promised  each shard promises a row a key, which is obvious while the
- *             keys of a part are few beside what is free; rows are created
- *             later, when they are written
+ *   promised  each shard promises as many rows as it has keys, or a row to
+ *             each of them (shard.h), which is obvious while they are few
+ *             beside what is free; rows are created later, when they are
+ *             written
  *   made      absent keys get their rows now, with first value and fresh
  *             slots, which is what they answer anyway; if one cannot, those
  *             made are erased again. No eraser may run until the end. Where
@@ -22,6 +23,12 @@
 
 #include "embedding/evict.h"
 
+/* What a shard has promised. */
+struct rps_promises {
+    size_t left;  /* and was not used by now */
+    bool by_part; /* else to any keys */
+};
+
 struct rps_room {
     struct rps_table *table;
     const uint64_t *keys;   /* by shard; duplicates are allowed */
@@ -32,9 +39,10 @@ struct rps_room {
     bool bare;              /* who asks for a promised row's place writes it
                                whole under the same lock */
 
-    uint8_t *made;          /* [keys] enum rps_made */
-    bool making;            /* in advance; false: promised */
-    struct rps_guard guard; /* of the shard at hand */
+    struct rps_promises *promises; /* [shard_count] */
+    uint8_t *made;                 /* [keys] enum rps_made; behind them */
+    bool making;                   /* in advance; false: promised */
+    struct rps_guard guard;        /* of the shard at hand */
 };
 
 enum rps_made {
@@ -77,6 +85,10 @@ struct rps_index_place rps_room_place_locked(
  */
 bool rps_room_refuse_locked(struct rps_room *room, size_t shard, size_t i);
 
+/** No more of the shard's keys gets a row: what it promised is taken back. */
+void rps_room_done_locked(struct rps_room *room, size_t shard);
+
+/** Takes back what shards that are not done have promised. */
 void rps_room_end(struct rps_room *room);
 
 #endif /* RPS_EMBEDDING_ROOM_H */

@@ -18,6 +18,7 @@ rps_shard_init(struct rps_shard *shard, struct rps_arena *lines,
         return RPS_E_NOMEM;
     }
     shard->reserved = 0;
+    shard->anywhere = 0;
     memset(shard->promised, 0, sizeof(shard->promised));
     memset(&shard->track, 0, sizeof(shard->track));
     memset(&shard->disk, 0, sizeof(shard->disk));
@@ -75,7 +76,7 @@ rps_shard_kept_locked(
         const struct rps_shard *shard, const struct rps_segment *segment)
 {
     const struct rps_index_parts parts = rps_segment_parts(segment);
-    uint64_t kept = 0;
+    uint64_t kept = shard->anywhere;
 
     if (parts.count == RPS_INDEX_PARTS) {
         return shard->reserved;
@@ -94,7 +95,7 @@ is_there_locked(struct rps_shard *shard, uint64_t hash)
     struct rps_index *index = &shard->index;
     const uint32_t part = rps_index_part(index, hash);
     const uint64_t kept = index->shallow == 0
-                                  ? shard->promised[part]
+                                  ? shard->anywhere + shard->promised[part]
                                   : rps_shard_kept_locked(shard,
                                             rps_index_segment(index, hash));
 
@@ -124,6 +125,41 @@ rps_shard_promise_locked(
         rps_shard_release_locked(shard, hashes[i]);
     }
     return false;
+}
+
+/* Whether each segment has so many free places. */
+static bool
+all_have_free_locked(struct rps_shard *shard, uint64_t count)
+{
+    struct rps_index *index = &shard->index;
+    uint32_t least = UINT32_MAX;
+    bool there = true;
+
+    for (uint32_t part = 0; part < RPS_INDEX_PARTS; part++) {
+        const uint32_t free_min = index->free_min[part];
+        least = free_min < least ? free_min : least;
+    }
+    if (least >= count) {
+        return true;
+    }
+    for (uint32_t part = 0; there && part < RPS_INDEX_PARTS; part++) {
+        there = rps_index_has_free(index, part, count);
+    }
+    return there;
+}
+
+bool
+rps_shard_promise_anywhere_locked(struct rps_shard *shard, size_t n)
+{
+    const uint64_t reserved = shard->reserved + n;
+
+    if (n > PROMISES_MAX || !all_have_free_locked(shard, reserved) ||
+            rps_rows_reserve(&shard->rows, reserved) != RPS_OK) {
+        return false;
+    }
+    shard->reserved = reserved;
+    shard->anywhere += n;
+    return true;
 }
 
 /* A spare row, and its key in the index. */

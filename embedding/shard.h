@@ -6,10 +6,12 @@
  * the rows and in whichever segment of the index a key falls.
  *
  *   rows.spare >= reserved
- *   free places of a segment >= sum of promised[] over its parts
+ *   free places of a segment >= anywhere + sum of promised[] over its parts
  *
- * By the part, so that a large push can be promised what it needs: nearly
- * every one of its keys falls into another segment.
+ * To any key of the shard, which costs next to nothing, or, where its fullest
+ * segment has too few places for that, by the part, so that a large push can
+ * be promised what it needs: nearly every one of its keys falls into another
+ * segment.
  *
  * Threads: everything but _init and _finish under shard->lock.
  */
@@ -51,7 +53,8 @@ struct rps_shard {
     struct rps_rows rows;   /* lock */
     struct rps_rows disk;   /* lock; arena NULL: the table has no disk tier */
     uint64_t reserved;      /* lock; rows promised, not yet created */
-    /* lock; the same, of keys of each part: sum = reserved */
+    uint64_t anywhere;      /* lock; of them, to keys of any part */
+    /* lock; the others, of keys of each part */
     uint32_t promised[RPS_INDEX_PARTS];
     struct rps_counts counts; /* lock; of keys without a row (admit.h) */
     struct rps_track track;   /* lock */
@@ -81,6 +84,26 @@ void rps_shard_lock(struct rps_shard *shard);
  */
 RPS_NODISCARD bool rps_shard_promise_locked(
         struct rps_shard *shard, size_t n, const uint64_t *hashes);
+
+/** The same without their hashes: each may fall into any segment. */
+RPS_NODISCARD bool rps_shard_promise_anywhere_locked(
+        struct rps_shard *shard, size_t n);
+
+/** One of those is this key's from now on. */
+static inline void
+rps_shard_settle_locked(struct rps_shard *shard, uint64_t hash)
+{
+    shard->promised[rps_index_part(&shard->index, hash)]++;
+    shard->anywhere--;
+}
+
+/** Take back n of those. */
+static inline void
+rps_shard_release_anywhere_locked(struct rps_shard *shard, uint64_t n)
+{
+    shard->anywhere -= n;
+    shard->reserved -= n;
+}
 
 /** Take back what was promised to a key and not used. */
 static inline void

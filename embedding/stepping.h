@@ -30,7 +30,10 @@ struct rps_apply {
     size_t row_bytes;  /* that a step reads and writes */
     size_t slice_keys; /* <= RPS_SLICE_KEYS: as many as sums[] has room for */
     bool borrows;      /* a key's only gradient is its step's as it lies */
-    struct rps_combined combined[RPS_SLICE_KEYS]; /* of the slice at hand */
+    bool together;     /* a burst of rows is stepped by one call */
+    /* of the slice at hand: */
+    const float *gradients[RPS_SLICE_KEYS]; /* NULL: refused */
+    uint64_t key_uses[RPS_SLICE_KEYS];      /* multiplicities, summed */
 };
 
 /** Step all groups. Cannot fail: they have room. Threads: as

@@ -54,6 +54,29 @@ rps_track_ask_locked(const struct rps_shard *shard, uint32_t row)
     }
 }
 
+/** rps_track_change_locked() of several rows; where row is 0 there is none. */
+static inline void
+rps_track_changes_locked(struct rps_table *table, struct rps_shard *shard,
+        const struct rps_index_place *places, size_t n)
+{
+    uint64_t *bits = shard->rows.bits[shard->track.now];
+
+    if (__builtin_expect(shard->track.cutting || table->tiered, 0)) {
+        for (size_t i = 0; i < n; i++) {
+            if (places[i].row != 0) {
+                rps_track_change_locked(table, shard, places[i]);
+            }
+        }
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (places[i].row != 0) {
+            const uint32_t number = rps_row_number(places[i].row);
+            bits[number / 64] |= (uint64_t)1 << (number % 64);
+        }
+    }
+}
+
 /** A row was made: no cut wants it. */
 void rps_track_new_locked(struct rps_shard *shard, uint32_t row);
 

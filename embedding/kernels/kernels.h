@@ -64,6 +64,28 @@ typedef bool rps_step_fn(float *restrict w, float *restrict slots,
         const float *restrict g, size_t n, const struct rps_step_numbers *c,
         float *restrict before);
 
+/**
+ * The same of `count` <= 64 rows, each all dim of c->dim floats long: row i
+ * has its weights at rows[i] and the slots right behind them. A row that is
+ * NULL is left out, whatever its gradient is.
+ *
+ * Shapes:  rows[count], gradients[count][dim]; before: as above, whose
+ *          content is void afterwards.
+ * Returns: bit i: row i has a result that is not finite, and holds what it
+ *          held before.
+ */
+typedef uint64_t rps_step_rows_fn(float *const *rows,
+        const float *const *gradients, size_t count,
+        const struct rps_step_numbers *c, float *before);
+
+#define RPS_STEP_ROWS_MAX 64u
+
+/** An optimizer. */
+struct rps_stepper {
+    rps_step_fn *row;
+    rps_step_rows_fn *rows;
+};
+
 struct rps_kernels {
     /** hashes[i] = rps_key_hash(keys[i], seed) (base/hash.h) */
     void (*hash)(
@@ -75,6 +97,10 @@ struct rps_kernels {
      */
     void (*probe)(const struct rps_index_line *const *lines,
             const uint64_t *keys, size_t n, uint8_t *lanes);
+
+    /** draws[i] = mix64(mix64(seed ^ keys[i]) ^ step): base/hash.h */
+    void (*draw)(uint64_t *restrict draws, const uint64_t *restrict keys,
+            size_t n, uint64_t seed, uint64_t step);
 
     /** sum[j] += g[j] */
     void (*add)(float *restrict sum, const float *restrict g, size_t n);
@@ -129,48 +155,48 @@ struct rps_kernels {
             size_t dim);
 
     /** w -= rate * g */
-    rps_step_fn *sgd;
+    struct rps_stepper sgd;
 
     /** a = momentum * a + g; w -= rate * a */
-    rps_step_fn *momentum;
+    struct rps_stepper momentum;
 
     /** a = momentum * a + g; w -= g * rate + (a * momentum) * rate */
-    rps_step_fn *nesterov;
+    struct rps_stepper nesterov;
 
     /** a += g * g; if a > 0: w -= (rate * g) / sqrt(a) */
-    rps_step_fn *adagrad;
+    struct rps_stepper adagrad;
 
     /**
      * a += float(square_sum(g) / n); d = sqrt(a) + epsilon
      * if d > 0: w -= (rate / d) * g
      */
-    rps_step_fn *rowwise_adagrad;
+    struct rps_stepper rowwise_adagrad;
 
     /**
      * m = beta1 * m + beta1_rest * g
      * v = beta2 * v + beta2_rest * (g * g)
      * w = keep * w - (rate * m) / (sqrt(v) + epsilon)
      */
-    rps_step_fn *adam;
+    struct rps_stepper adam;
 
     /** w = tail_keep * w - (tail * m) / (sqrt(v) + epsilon); then adam */
-    rps_step_fn *adam_catchup;
+    struct rps_stepper adam_catchup;
 
     /**
      * n1 = n + g * g; s = (sqrt(n1) - sqrt(n)) / rate
      * z += (g + shrinkage * w) - s * w; n = n1
      * w = |z| > l1 ? (sign(z) * l1 - z) / (sqrt(n1) / rate + l2) : 0
      */
-    rps_step_fn *ftrl;
+    struct rps_stepper ftrl;
 
     /** ftrl with pow(x, power) for sqrt(x); the same code in every set */
-    rps_step_fn *ftrl_power;
+    struct rps_stepper ftrl_power;
 
     /**
      * s += (g * g - s) * beta2_rest
      * a = momentum * a + (g * rate) / sqrt(s + epsilon); w -= a
      */
-    rps_step_fn *rmsprop;
+    struct rps_stepper rmsprop;
 };
 
 /** Best set this CPU runs, capped by the environment variable RPS_ISA. */

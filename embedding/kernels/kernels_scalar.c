@@ -69,7 +69,7 @@ rps_kernels_init_scalar(struct rps_kernels *k)
     convert_init(k);
     gather_init(k);
     step_init(k);
-    k->ftrl_power = step_ftrl_power;
+    k->ftrl_power = STEPPER(ftrl_power);
     k->narrow_drawn[RPS_VALUE_F16] = narrow_f16_drawn;
     k->narrow_drawn[RPS_VALUE_BF16] = narrow_bf16_drawn;
 }

@@ -193,6 +193,69 @@ step_all(formula_fn *formula, unsigned slots, bool whole, float *restrict w,
            take_back(w, s, before, slots, c->dim, n);
 }
 
+/* Groups of a row that is stored only when all its results are known to be
+ * finite: they wait in registers. */
+#define SHORT 4u
+
+INLINED bool
+step_short(formula_fn *formula, unsigned slots, float *restrict w,
+        const float *restrict g, size_t dim, const struct rps_step_numbers *c)
+{
+    struct lanes_row at[SHORT];
+    lanes_flaws flaws = lanes_flaws_none();
+
+    for (size_t j = 0, i = 0; j < dim; j += LANES, i++) {
+        at[i].w = lanes_load(w + j, LANES);
+        at[i].s0 = slots > 0 ? lanes_load(w + dim + j, LANES) : at[i].w;
+        at[i].s1 = slots > 1 ? lanes_load(w + 2 * dim + j, LANES) : at[i].w;
+        at[i] = formula(at[i], lanes_load(g + j, LANES), c);
+        flaws = lanes_flaw(flaws, at[i].w, LANES);
+        flaws = slots > 0 ? lanes_flaw(flaws, at[i].s0, LANES) : flaws;
+        flaws = slots > 1 ? lanes_flaw(flaws, at[i].s1, LANES) : flaws;
+    }
+    if (__builtin_expect(!lanes_flawless(flaws), false)) {
+        return false;
+    }
+    for (size_t j = 0, i = 0; j < dim; j += LANES, i++) {
+        lanes_store(w + j, LANES, at[i].w);
+        if (slots > 0) {
+            lanes_store(w + dim + j, LANES, at[i].s0);
+        }
+        if (slots > 1) {
+            lanes_store(w + 2 * dim + j, LANES, at[i].s1);
+        }
+    }
+    return true;
+}
+
+/* c->dim is dim, which may be a constant. */
+INLINED uint64_t
+step_each(formula_fn *formula, unsigned slots, float *const *rows,
+        const float *const *gradients, size_t count, size_t dim,
+        const struct rps_step_numbers *c, float *restrict before)
+{
+    struct rps_step_numbers numbers = *c;
+    uint64_t refused = 0;
+
+    numbers.dim = dim;
+    for (size_t i = 0; i < count; i++) {
+        float *w = rows[i];
+        bool finite = true;
+        if (w == NULL) {
+            continue;
+        }
+        if (__builtin_constant_p(dim) && dim % LANES == 0 &&
+                dim <= SHORT * LANES) {
+            finite = step_short(formula, slots, w, gradients[i], dim, &numbers);
+        } else {
+            finite = step_all(formula, slots, dim % LANES == 0, w, w + dim,
+                    gradients[i], dim, &numbers, before);
+        }
+        refused |= (uint64_t)!finite << i;
+    }
+    return refused;
+}
+
 /* Most rows are whole groups: theirs is a function without a tail, which
  * has fewer registers to save. */
 #define STEP(name, slots)                                                     \
@@ -212,6 +275,23 @@ step_all(formula_fn *formula, unsigned slots, bool whole, float *restrict w,
             return step_##name##_tail(w, s, g, n, c, before);                 \
         }                                                                     \
         return step_all(name##_formula, slots, true, w, s, g, n, c, before);  \
+    }                                                                         \
+                                                                              \
+    static uint64_t step_##name##_rows(float *const *rows,                    \
+            const float *const *gradients, size_t count,                      \
+            const struct rps_step_numbers *c, float *before)                  \
+    {                                                                         \
+        switch (c->dim) {                                                     \
+        case 16:                                                              \
+            return step_each(name##_formula, slots, rows, gradients, count,   \
+                    16, c, before);                                           \
+        case 64:                                                              \
+            return step_each(name##_formula, slots, rows, gradients, count,   \
+                    64, c, before);                                           \
+        default:                                                              \
+            return step_each(name##_formula, slots, rows, gradients, count,   \
+                    c->dim, c, before);                                       \
+        }                                                                     \
     }
 
 STEP(sgd, 0)
@@ -247,18 +327,40 @@ step_rowwise_adagrad(float *restrict w, float *restrict s,
     return true;
 }
 
+static uint64_t
+step_rowwise_adagrad_rows(float *const *rows, const float *const *gradients,
+        size_t count, const struct rps_step_numbers *c, float *before)
+{
+    uint64_t refused = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        float *w = rows[i];
+        if (w != NULL && !step_rowwise_adagrad(w, w + c->dim, gradients[i],
+                                 c->dim, c, before)) {
+            refused |= (uint64_t)1 << i;
+        }
+    }
+    return refused;
+}
+
+#define STEPPER(name)                                  \
+    (struct rps_stepper)                               \
+    {                                                  \
+        .row = step_##name, .rows = step_##name##_rows \
+    }
+
 static void
 step_init(struct rps_kernels *k)
 {
-    k->sgd = step_sgd;
-    k->momentum = step_momentum;
-    k->nesterov = step_nesterov;
-    k->adagrad = step_adagrad;
-    k->rowwise_adagrad = step_rowwise_adagrad;
-    k->adam = step_adam;
-    k->adam_catchup = step_adam_catchup;
-    k->ftrl = step_ftrl;
-    k->rmsprop = step_rmsprop;
+    k->sgd = STEPPER(sgd);
+    k->momentum = STEPPER(momentum);
+    k->nesterov = STEPPER(nesterov);
+    k->adagrad = STEPPER(adagrad);
+    k->rowwise_adagrad = STEPPER(rowwise_adagrad);
+    k->adam = STEPPER(adam);
+    k->adam_catchup = STEPPER(adam_catchup);
+    k->ftrl = STEPPER(ftrl);
+    k->rmsprop = STEPPER(rmsprop);
 }
 
 #endif /* RPS_EMBEDDING_KERNELS_STEP_H */

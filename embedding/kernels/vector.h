@@ -3,6 +3,7 @@
 #ifndef RPS_EMBEDDING_KERNELS_VECTOR_H
 #define RPS_EMBEDDING_KERNELS_VECTOR_H
 
+#include "base/hash.h"
 #include "embedding/kernels/kernels.h"
 
 /*
@@ -21,6 +22,16 @@
             body;                              \
         }                                      \
     } while (0)
+
+/* No lanes of floats: the compiler's own vectors of 64 bits. */
+static void
+vector_draw(uint64_t *restrict draws, const uint64_t *restrict keys, size_t n,
+        uint64_t seed, uint64_t step)
+{
+    for (size_t i = 0; i < n; i++) {
+        draws[i] = rps_mix64(rps_mix64(seed ^ keys[i]) ^ step);
+    }
+}
 
 static void
 vector_add(float *restrict sum, const float *restrict g, size_t n)
@@ -60,7 +71,16 @@ static bool
 vector_finite(const float *g, size_t n)
 {
     lanes_flaws flaws = lanes_flaws_none();
+    size_t done = 0;
 
+    for (; done + 4 * LANES <= n; done += 4 * LANES) {
+        for (size_t i = 0; i < 4; i++) {
+            const size_t at = done + i * LANES;
+            flaws = lanes_flaw(flaws, lanes_load(g + at, LANES), LANES);
+        }
+    }
+    g += done;
+    n -= done;
     LANES_EACH(n, flaws = lanes_flaw(flaws, lanes_load(g + j, count), count));
     return lanes_flawless(flaws);
 }
@@ -79,6 +99,7 @@ vector_decay(float *restrict out, const float *restrict g,
 static void
 vector_init(struct rps_kernels *k)
 {
+    k->draw = vector_draw;
     k->add = vector_add;
     k->scale = vector_scale;
     k->clip = vector_clip;

@@ -27,6 +27,7 @@
 #define RPS_CONN_FLUSH_BYTES   (256u << 10) /* unsent: not left for later */
 #define RPS_CONN_TURN_FRAMES   32u          /* then the others get a turn */
 #define RPS_CONN_KEEP_BYTES    (1u << 20)   /* input buffer kept when idle */
+#define RPS_CONN_KEEP_LARGE    (4u << 20)   /* likewise, memory to spare */
 
 /** Takes fd; near: a Unix socket, which speaks no TLS. false: no memory, fd is
  * closed. */

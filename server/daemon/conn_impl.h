@@ -193,6 +193,10 @@ bool rps_conn_may_begin(struct rps_conn *conn);
 void rps_conn_hold(struct rps_conn *conn, size_t bytes);
 void rps_conn_release(struct rps_conn *conn, size_t bytes);
 
+/** Does its receive buffer stay for the next frame? What is large and idle
+ * has a quarter of the memory at most. */
+bool rps_conn_may_keep(const struct rps_conn *conn);
+
 /** Its receive buffer goes; nothing may lie in it. */
 void rps_conn_drop_buffer(struct rps_conn *conn);
 

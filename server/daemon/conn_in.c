@@ -235,13 +235,13 @@ refusal(struct rps_conn *conn)
     return RPS_OK;
 }
 
-/* Ready for the next frame; a buffer that one large frame made goes. */
+/* Ready for the next frame; a buffer that one large frame made may go. */
 static void
 next_frame(struct rps_conn *conn)
 {
     conn->in_length = 0;
     conn->frame_bytes = 0;
-    if (conn->in_capacity > RPS_CONN_KEEP_BYTES) {
+    if (!rps_conn_may_keep(conn)) {
         rps_conn_drop_buffer(conn);
     }
     rps_conn_end_frame(conn);

@@ -145,6 +145,16 @@ wake(struct rps_loop *loop)
 
 /* --- what a connection holds --------------------------------------------- */
 
+bool
+rps_conn_may_keep(const struct rps_conn *conn)
+{
+    const struct rps_loop_memory *memory = memory_of(conn);
+
+    return conn->in_capacity <= RPS_CONN_KEEP_BYTES ||
+           (conn->in_capacity <= RPS_CONN_KEEP_LARGE &&
+                   memory->held <= memory->max / 4);
+}
+
 void
 rps_conn_drop_buffer(struct rps_conn *conn)
 {

@@ -111,6 +111,40 @@ START_TEST(square_sum_follows_its_rule_to_the_last_bit)
 }
 END_TEST
 
+/* splitmix64 (Steele, Lea and Flood, 2014): its output for this state. */
+static uint64_t
+splitmix64(uint64_t state)
+{
+    uint64_t z = state + UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+START_TEST(draws_are_those_of_splitmix64)
+{
+    uint64_t keys[70], draws[70];
+
+    ck_assert_uint_eq(splitmix64(0), UINT64_C(0xe220a8397b1dcdaf));
+    for (size_t i = 0; i < 70; i++) {
+        keys[i] = (uint64_t)random_bits() << 48 ^
+                  (uint64_t)random_bits() << 24 ^ random_bits();
+    }
+    for (size_t n = 0; n < 70; n++) {
+        const uint64_t of_table = splitmix64(n);
+        const uint64_t step = n * n * n;
+        memset(draws, 0x5a, sizeof(draws));
+        fast.draw(draws, keys, n, of_table, step);
+        for (size_t i = 0; i < n; i++) {
+            ck_assert_uint_eq(draws[i],
+                    splitmix64(splitmix64(of_table ^ keys[i]) ^ step));
+        }
+        ck_assert_uint_eq(draws[n], UINT64_C(0x5a5a5a5a5a5a5a5a));
+    }
+}
+END_TEST
+
 static Suite *
 kernel_suite(void)
 {
@@ -124,6 +158,7 @@ kernel_suite(void)
     tcase_add_test(kernels, decay_equals_scalar);
     tcase_add_test(kernels, finite_finds_a_bad_element_wherever_it_is);
     tcase_add_test(kernels, square_sum_follows_its_rule_to_the_last_bit);
+    tcase_add_test(kernels, draws_are_those_of_splitmix64);
     suite_add_tcase(suite, kernels);
     return suite;
 }

@@ -30,14 +30,20 @@ static const struct rps_step_numbers numbers = {
         .power = 0.3f,
 };
 
-static rps_step_fn *
-kernel_of(const struct rps_kernels *k, size_t which)
+static struct rps_stepper
+stepper_of(const struct rps_kernels *k, size_t which)
 {
-    rps_step_fn *const all[] = {k->sgd, k->momentum, k->nesterov, k->adagrad,
-            k->rowwise_adagrad, k->adam, k->adam_catchup, k->ftrl,
+    const struct rps_stepper all[] = {k->sgd, k->momentum, k->nesterov,
+            k->adagrad, k->rowwise_adagrad, k->adam, k->adam_catchup, k->ftrl,
             k->ftrl_power, k->rmsprop};
 
     return all[which];
+}
+
+static rps_step_fn *
+kernel_of(const struct rps_kernels *k, size_t which)
+{
+    return stepper_of(k, which).row;
 }
 
 #define KERNELS 10
@@ -138,6 +144,130 @@ START_TEST(result_that_is_not_finite_takes_the_row_back)
 }
 END_TEST
 
+#define ROWS 7u
+
+/* Three arrays of a row, side by side as in a table, or as they are. */
+struct step_rows {
+    float rows[ROWS][3 * FLOATS];
+    float g[ROWS][FLOATS];
+    float before[3 * FLOATS];
+};
+
+/* Row 3 is left out; one row in three has extremes. */
+static void
+fill_rows(struct step_rows *in, size_t dim)
+{
+    memset(in, 0x5a, sizeof(*in));
+    for (size_t i = 0; i < ROWS; i++) {
+        const bool extremes = i % 3 == 1;
+        for (size_t j = 0; j < 3 * dim; j++) {
+            in->rows[i][1 + j] = extremes && random_bits() % 64 == 0
+                                         ? extreme()
+                                         : ordinary();
+            if (j >= dim) {
+                in->rows[i][1 + j] = fabsf(in->rows[i][1 + j]);
+            }
+        }
+        for (size_t j = 0; j < dim; j++) {
+            in->g[i][j] = extremes && random_bits() % 64 == 0 ? extreme()
+                                                              : ordinary();
+        }
+    }
+}
+
+static uint64_t
+run_rows(const struct rps_stepper *stepper, struct step_rows *in, size_t dim)
+{
+    struct rps_step_numbers c = numbers;
+    float *rows[ROWS];
+    const float *gradients[ROWS];
+
+    c.dim = dim;
+    for (size_t i = 0; i < ROWS; i++) {
+        rows[i] = i == 3 ? NULL : in->rows[i] + 1;
+        gradients[i] = i == 3 ? NULL : in->g[i];
+    }
+    return stepper->rows(rows, gradients, ROWS, &c, in->before);
+}
+
+/* One after the other, by the scalar kernel of a row. */
+static uint64_t
+run_rows_scalar(size_t which, struct step_rows *in, size_t dim)
+{
+    struct rps_step_numbers c = numbers;
+    uint64_t refused = 0;
+
+    c.dim = dim;
+    for (size_t i = 0; i < ROWS; i++) {
+        float *w = in->rows[i] + 1;
+        if (i != 3 && !kernel_of(&scalar, which)(
+                              w, w + dim, in->g[i], dim, &c, in->before)) {
+            refused |= (uint64_t)1 << i;
+        }
+    }
+    return refused;
+}
+
+START_TEST(rows_equal_scalar_rows_in_every_bit)
+{
+    const struct rps_stepper stepper = stepper_of(&fast, (size_t)_i);
+    size_t refused = 0;
+
+    for (size_t n = 0; n < 400; n++) {
+        /* 16 and 64 are constants of the kernels */
+        const size_t dim = n < 100 ? 16 : n < 200 ? 64 : 1 + n % LENGTH_MAX;
+        struct step_rows old;
+        struct step_rows expected;
+        struct step_rows given;
+        uint64_t expected_refused = 0;
+        fill_rows(&old, dim);
+        expected = old;
+        given = old;
+        expected_refused = run_rows_scalar((size_t)_i, &expected, dim);
+        ck_assert_uint_eq(run_rows(&stepper, &given, dim), expected_refused);
+        for (size_t i = 0; i < ROWS; i++) {
+            ck_assert(same_floats(expected.rows[i], given.rows[i], 3 * FLOATS));
+            if ((expected_refused >> i & 1) != 0) {
+                ck_assert_mem_eq(
+                        given.rows[i], old.rows[i], sizeof(old.rows[i]));
+                refused++;
+            }
+        }
+        ck_assert_mem_eq(given.g, old.g, sizeof(old.g));
+    }
+    ck_assert_uint_gt(refused, 100);
+    ck_assert_uint_lt(refused, 400 * 2);
+}
+END_TEST
+
+/* One bad element anywhere takes its row back, and no other one. */
+START_TEST(row_that_is_not_finite_is_the_only_one_taken_back)
+{
+    const struct rps_stepper stepper = stepper_of(&fast, (size_t)_i);
+    static const size_t dims[] = {8, 16, 17, 64};
+
+    for (size_t d = 0; d < sizeof(dims) / sizeof(dims[0]); d++) {
+        for (size_t bad = 0; bad < dims[d]; bad++) {
+            struct step_rows old;
+            struct step_rows given;
+            fill_rows(&old, dims[d]);
+            for (size_t i = 0; i < ROWS; i++) { /* of rows without extremes */
+                memcpy(old.rows[i], old.rows[0], sizeof(old.rows[0]));
+                memcpy(old.g[i], old.g[0], sizeof(old.g[0]));
+            }
+            old.g[5][bad] = bad % 2 == 0 ? INFINITY : NAN;
+            given = old;
+            ck_assert_uint_eq(run_rows(&stepper, &given, dims[d]), 1u << 5);
+            for (size_t i = 0; i < ROWS; i++) {
+                ck_assert_int_eq(memcmp(given.rows[i], old.rows[i],
+                                         sizeof(old.rows[i])) == 0,
+                        i == 3 || i == 5);
+            }
+        }
+    }
+}
+END_TEST
+
 static Suite *
 step_suite(void)
 {
@@ -148,6 +278,9 @@ step_suite(void)
     tcase_add_loop_test(steps, step_equals_scalar_in_every_bit, 0, KERNELS);
     tcase_add_loop_test(
             steps, result_that_is_not_finite_takes_the_row_back, 0, KERNELS);
+    tcase_add_loop_test(steps, rows_equal_scalar_rows_in_every_bit, 0, KERNELS);
+    tcase_add_loop_test(steps,
+            row_that_is_not_finite_is_the_only_one_taken_back, 0, KERNELS);
     suite_add_tcase(suite, steps);
     return suite;
 }

@@ -314,6 +314,47 @@ START_TEST(push_of_duplicates_is_one_step_of_their_sum)
 }
 END_TEST
 
+/* Single keys, one that comes twice and padding; rows two floats apart, at an
+ * odd address. */
+START_TEST(gradients_are_found_wherever_they_lie)
+{
+    static const enum rps_value wires[2] = {RPS_VALUE_F32, RPS_VALUE_BF16};
+    const uint64_t keys[6] = {9, 1, 4, 9, UINT64_MAX, 4};
+    const uint64_t distinct[3] = {9, 1, UINT64_MAX};
+    const float expected[3][4] = {{-5, -7, -9, -11}, {-2, -3, -4, -5},
+            {-5, -6, -7, -8}}; /* of 9: rows 0 and 3 */
+    char bytes[1 + 6 * 6 * sizeof(float)];
+    size_t i;
+
+    if (!begin(_i)) {
+        return;
+    }
+    for (i = 0; i < 36; i++) { /* column c of row r: r + c + 1; then NaN */
+        const float value = i % 6 < 4 ? (float)(i / 6 + i % 6 + 1) : NAN;
+        memcpy(bytes + 1 + i * sizeof(value), &value, sizeof(value));
+    }
+    for (i = 0; i < 2; i++) {
+        rps_push push = {.table = table_of(i == 0 ? "f32" : "bf16", 4),
+                .keys = keys,
+                .key_count = 6,
+                .flags = RPS_PADDED,
+                .padding_key = 4,
+                .gradients = bytes + 1,
+                .gradient_stride = 6 * sizeof(float),
+                .learning_rate = 1.0f,
+                .wire = wires[i]};
+        rps_ticket ticket;
+        float rows[3][4];
+
+        must(rps_push_start(client, NULL, &push, 1, &ticket));
+        must(rps_wait(client, ticket, 0));
+        must(rps_embedding_lookup(push.table, 3, distinct, rows[0]));
+        ck_assert_mem_eq(rows, expected, sizeof(rows));
+    }
+    end();
+}
+END_TEST
+
 START_TEST(adagrad_sees_one_summed_gradient)
 {
     rps_table_spec spec;
@@ -728,6 +769,7 @@ main(void)
             tcase, empty_bags_first_middle_and_last_are_zero_rows, 0, LOOPS);
     tcase_add_loop_test(
             tcase, push_of_duplicates_is_one_step_of_their_sum, 0, LOOPS);
+    tcase_add_loop_test(tcase, gradients_are_found_wherever_they_lie, 0, LOOPS);
     tcase_add_loop_test(tcase, adagrad_sees_one_summed_gradient, 0, LOOPS);
     tcase_add_loop_test(
             tcase, gradients_of_bags_go_to_each_of_their_keys, 0, LOOPS);

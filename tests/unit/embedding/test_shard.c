@@ -75,7 +75,7 @@ static void
 check_invariant(const struct shard_fixture *f)
 {
     const struct rps_index *index = &f->shard.index;
-    uint64_t sum = 0;
+    uint64_t sum = f->shard.anywhere;
 
     for (uint32_t i = 0; i < RPS_INDEX_PARTS; i++) {
         sum += f->shard.promised[i];
@@ -176,6 +176,93 @@ START_TEST(a_small_shard_promises_what_its_few_segments_have)
 }
 END_TEST
 
+/* The free places of the segment that has the fewest. */
+static uint32_t
+least_free(const struct shard_fixture *f)
+{
+    uint32_t least = UINT32_MAX;
+
+    for (uint32_t i = 0; i < f->shard.index.segment_count; i++) {
+        const uint32_t free_places =
+                rps_segment_free(&f->shard.index.segments[i]);
+        least = free_places < least ? free_places : least;
+    }
+    return least;
+}
+
+/* As many keys of one hash's neighbourhood as any segment has room for. */
+START_TEST(what_is_promised_anywhere_may_fall_into_one_segment)
+{
+    struct shard_fixture f;
+    uint32_t least = 0;
+
+    start(&f);
+    fill(&f, 400000);
+    least = least_free(&f);
+    ck_assert(!rps_shard_promise_anywhere_locked(&f.shard, least + 1));
+    ck_assert_uint_eq(f.shard.reserved, 0);
+    ck_assert(rps_shard_promise_anywhere_locked(&f.shard, least));
+    ck_assert(!rps_shard_promise_anywhere_locked(&f.shard, 1));
+    check_invariant(&f);
+    fill(&f, 50000); /* another push's; segments grow and split */
+    check_invariant(&f);
+    atomic_store(&f.budget.limit, 1); /* no byte more */
+    while (create(&f, f.next_key, false) == RPS_OK) {
+        f.next_key++;
+    }
+    check_invariant(&f);
+    for (uint64_t key = (uint64_t)1 << 40, n = 0; n < least; key++) {
+        const uint64_t hash = rps_key_hash(key, 0);
+        if (hash >> 58 == 5) { /* all of one part */
+            rps_shard_settle_locked(&f.shard, hash);
+            check_invariant(&f);
+            ck_assert_int_eq(create(&f, key, true), RPS_OK);
+            n++;
+        }
+    }
+    ck_assert_uint_eq(f.shard.reserved, 0);
+    ck_assert_uint_eq(f.shard.anywhere, 0);
+    check_invariant(&f);
+    finish(&f);
+}
+END_TEST
+
+/* What one call was promised anywhere is kept from what another one is
+ * promised by its keys. */
+START_TEST(promises_of_both_kinds_add_up)
+{
+    struct shard_fixture f;
+    uint64_t same[3000]; /* hashes of one part */
+    size_t alone = 0;
+    size_t beside = 0;
+
+    start(&f);
+    fill(&f, 400000);
+    for (uint64_t i = 0; i < 3000; i++) {
+        same[i] = (uint64_t)5 << 58 | rps_key_hash(i, 0) >> 6;
+    }
+    while (rps_shard_promise_locked(&f.shard, 1, &same[alone])) {
+        alone++;
+    }
+    for (size_t i = 0; i < alone; i++) {
+        rps_shard_release_locked(&f.shard, same[i]);
+    }
+    ck_assert(rps_shard_promise_anywhere_locked(&f.shard, 40));
+    while (rps_shard_promise_locked(&f.shard, 1, &same[beside])) {
+        check_invariant(&f);
+        beside++;
+    }
+    ck_assert_uint_eq(beside, alone - 40);
+    rps_shard_release_anywhere_locked(&f.shard, 40);
+    for (size_t i = 0; i < beside; i++) {
+        rps_shard_release_locked(&f.shard, same[i]);
+    }
+    ck_assert_uint_eq(f.shard.reserved, 0);
+    check_invariant(&f);
+    finish(&f);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -186,6 +273,8 @@ main(void)
     tcase_add_test(tc, a_large_push_is_promised_its_rows);
     tcase_add_test(tc, what_is_promised_to_a_part_leaves_the_others_alone);
     tcase_add_test(tc, a_small_shard_promises_what_its_few_segments_have);
+    tcase_add_test(tc, what_is_promised_anywhere_may_fall_into_one_segment);
+    tcase_add_test(tc, promises_of_both_kinds_add_up);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }

@@ -162,6 +162,47 @@ START_TEST(a_sum_that_overflows_is_refused)
 }
 END_TEST
 
+/* Keys of a push that is too large for a shard to promise to any of them: some
+ * have a row, some get one, some are refused. */
+START_TEST(what_a_push_did_not_use_is_given_back)
+{
+    enum {
+        ROWS = 200000,
+        KEYS = 6000
+    };
+    rps_table_spec spec = spec_of(1, RPS_OPTIMIZER_SGD);
+    uint64_t *keys = malloc(ROWS * sizeof(*keys));
+    float *gradients = calloc(ROWS, sizeof(*gradients));
+    struct rps_error error = {.text = ""};
+    struct rps_table *table = NULL;
+    struct rps_apply_report report;
+
+    ck_assert(keys != NULL && gradients != NULL);
+    ck_assert_int_eq(
+            rps_table_create_sharded(&table, &spec, 0, 0, &error), RPS_OK);
+    for (uint64_t i = 0; i < ROWS; i++) {
+        keys[i] = i;
+    }
+    push(table, 1, ROWS, keys, gradients);
+    for (size_t i = 0; i < KEYS; i++) {
+        keys[i] = ROWS - KEYS / 2 + i;
+        gradients[i] = i % 3 == 0 ? NAN : 1.0f;
+    }
+    report = push(table, 2, KEYS, keys, gradients);
+    ck_assert_uint_eq(report.applied, KEYS * 2 / 3);
+    ck_assert_uint_eq(report.nonfinite, KEYS / 3);
+    ck_assert_uint_eq(rows_of(table), ROWS + KEYS / 3);
+    ck_assert_uint_eq(table->shards[0].reserved, 0);
+    ck_assert_uint_eq(table->shards[0].anywhere, 0);
+    for (size_t i = 0; i < RPS_INDEX_PARTS; i++) {
+        ck_assert_uint_eq(table->shards[0].promised[i], 0);
+    }
+    rps_table_destroy(table);
+    free(keys);
+    free(gradients);
+}
+END_TEST
+
 START_TEST(mean_scales_the_sum)
 {
     const uint64_t key = 1;
@@ -305,6 +346,7 @@ main(void)
     tcase_add_test(sums, a_gradient_that_is_not_finite_leaves_the_others);
     tcase_add_test(sums, a_sum_that_overflows_is_refused);
     tcase_add_test(sums, a_step_whose_result_overflows_is_taken_back);
+    tcase_add_test(sums, what_a_push_did_not_use_is_given_back);
     tcase_add_test(sums, mean_scales_the_sum);
     tcase_add_test(sums, an_empty_push_only_counts);
     suite_add_tcase(suite, sums);
