@@ -9,14 +9,16 @@
 
 #include "embedding/table_impl.h"
 
-#define RPS_BATCH_KEYS 4096u /* keys of a block */
+#define RPS_BATCH_KEYS  4096u /* keys of a block */
+#define RPS_BATCH_SPARE 32u   /* positions that may be read behind them */
 
 /** By shard, and as given inside one. */
 struct rps_batch {
     size_t count;
     uint64_t keys[RPS_BATCH_KEYS];
     uint64_t hashes[RPS_BATCH_KEYS];
-    uint16_t positions[RPS_BATCH_KEYS];      /* of each among the given */
+    /* of each among the given; the last ones mean nothing */
+    uint16_t positions[RPS_BATCH_KEYS + RPS_BATCH_SPARE];
     uint16_t ends[1u << RPS_SHARD_LOG2_MAX]; /* of each shard's keys */
 };
 

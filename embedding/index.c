@@ -10,14 +10,9 @@
 
 #include <assert.h>
 
-/*
- * First all addresses, then all prefetches: a CPU looks no further than some
- * 250 instructions ahead of the oldest page walk, and the fewer lie between
- * two prefetches the more walks are under way at once.
- */
 void
-rps_index_homes(const struct rps_index *index, size_t n, const uint64_t *hashes,
-        struct rps_index_line **lines)
+rps_index_home_lines(const struct rps_index *index, size_t n,
+        const uint64_t *hashes, struct rps_index_line **lines)
 {
     /* acquire: who sees the doors sees what stands in them */
     const struct rps_index_doors *doors =
@@ -36,10 +31,14 @@ rps_index_homes(const struct rps_index *index, size_t n, const uint64_t *hashes,
         /* made of numbers, since nobody may own it any more */
         lines[i] = (struct rps_index_line *)(uintptr_t)(line * sizeof(**lines));
     }
-#pragma GCC unroll 4
-    for (size_t i = 0; i < n; i++) {
-        __builtin_prefetch(lines[i]);
-    }
+}
+
+void
+rps_index_homes(const struct rps_index *index, size_t n, const uint64_t *hashes,
+        struct rps_index_line **lines)
+{
+    rps_index_home_lines(index, n, hashes, lines);
+    rps_index_ask_lines(lines, n);
 }
 
 static uint32_t
@@ -70,20 +69,21 @@ walked_to(const struct rps_segment *segment, uint32_t home, uint32_t line)
     return (line / 2 + pairs - home / 2) % pairs * 2 + ((home ^ line) & 1);
 }
 
-/* The lane with the key, or RPS_LANE_ABSENT, or RPS_LANE_BEYOND. */
+/* The lane with the key, or RPS_LANE_ABSENT, or RPS_LANE_BEYOND. Without a
+ * branch: which it is cannot be foretold. */
 static unsigned
 lane_of(const struct rps_index_line *line, uint64_t key)
 {
-    unsigned free_places = 0;
+    unsigned lane = RPS_LANE_BEYOND;
 
-    for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
-        if (line->rows[lane] == 0) {
-            free_places++;
-        } else if (line->keys[lane] == key) {
-            return lane;
-        }
+    for (unsigned i = 0; i < RPS_LINE_KEYS; i++) {
+        lane = line->rows[i] == 0 ? RPS_LANE_ABSENT : lane;
     }
-    return free_places > 0 ? RPS_LANE_ABSENT : RPS_LANE_BEYOND;
+    for (unsigned i = 0; i < RPS_LINE_KEYS; i++) {
+        const bool taken = line->rows[i] != 0;
+        lane = taken & (line->keys[i] == key) ? i : lane;
+    }
+    return lane;
 }
 
 static uint64_t
@@ -106,16 +106,16 @@ lines_behind(uint64_t door)
 }
 
 void
-rps_index_walk(const struct rps_index *index, uint64_t hash,
-        struct rps_index_line *home,
-        struct rps_index_line *lines[RPS_INDEX_AHEAD])
+rps_index_next_lines(const struct rps_index *index, uint64_t hash,
+        struct rps_index_line *home, struct rps_index_line **next)
 {
     const uint64_t door = door_to(index, hash);
+    struct rps_index_line *lines = lines_behind(door);
     struct rps_index_line *line = home;
 
-    for (uint32_t walked = 0; walked < RPS_INDEX_AHEAD; walked++) {
-        line = next_line(lines_behind(door), door & UINT16_MAX, line, walked);
-        lines[walked] = line;
+    for (uint32_t walked = 0; walked < RPS_LINES_NEXT; walked++) {
+        line = next_line(lines, door & UINT16_MAX, line, walked);
+        next[walked] = line;
     }
 }
 
@@ -158,6 +158,21 @@ rps_index_find_beyond(const struct rps_index *index, uint64_t hash,
 
     return find_from(door, key,
             next_line(lines_behind(door), door & UINT16_MAX, home, 0), 1);
+}
+
+struct rps_index_place
+rps_index_find_far(const struct rps_index *index, uint64_t hash, uint64_t key,
+        struct rps_index_line *last)
+{
+    const uint64_t door = door_to(index, hash);
+    const uint32_t walked = RPS_LINES_NEXT;
+
+    if (!rps_index_line_is_full(last)) {
+        return (struct rps_index_place){.line = NULL};
+    }
+    return find_from(door, key,
+            next_line(lines_behind(door), door & UINT16_MAX, last, walked),
+            walked + 1);
 }
 
 struct rps_index_place
@@ -229,17 +244,6 @@ rps_index_insert(struct rps_index *index, uint64_t hash, uint64_t key,
     return RPS_OK;
 }
 
-static bool
-is_full(const struct rps_index_line *line)
-{
-    for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
-        if (line->rows[lane] == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* A key in `line` whose walk came by the line numbered `hole` before. */
 static struct rps_index_place
 passed_in_line(const struct rps_index *index, const struct rps_segment *segment,
@@ -284,7 +288,8 @@ key_that_passed(const struct rps_index *index,
         bool ends = false;
         at = next_line(segment->lines, segment->line_count, at, walked - 1);
         ends = walked % 2 == 1 &&
-               !(is_full(at) && (walked == 1 || is_full(before)));
+               !(rps_index_line_is_full(at) &&
+                       (walked == 1 || rps_index_line_is_full(before)));
         place = passed_in_line(index, segment, at, hole);
         if (place.row != 0) {
             return place;
@@ -299,7 +304,7 @@ rps_index_remove(struct rps_index *index, struct rps_index_place place)
 {
     struct rps_segment *segment = rps_index_segment(
             index, rps_key_hash(place.line->keys[place.lane], index->job_seed));
-    bool was_full = is_full(place.line);
+    bool was_full = rps_index_line_is_full(place.line);
 
     assert(place.row != 0 && place.line->rows[place.lane] == place.row);
 
@@ -316,7 +321,7 @@ rps_index_remove(struct rps_index *index, struct rps_index_place place)
         place.line->keys[place.lane] = from.line->keys[from.lane];
         place.line->rows[place.lane] = from.row;
         place.line->meta[place.lane] = from.line->meta[from.lane];
-        was_full = is_full(from.line);
+        was_full = rps_index_line_is_full(from.line);
         from.line->rows[from.lane] = 0;
         place = from;
     }

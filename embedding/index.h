@@ -85,6 +85,14 @@ struct rps_index_parts {
     uint32_t count;
 };
 
+/** Whether a search that has come to a line goes on behind it. */
+static inline bool
+rps_index_line_is_full(const struct rps_index_line *line)
+{
+    return line->rows[0] != 0 && line->rows[1] != 0 && line->rows[2] != 0 &&
+           line->rows[3] != 0;
+}
+
 /** Where a key lies. row == 0: nowhere. Valid until the next change. */
 struct rps_index_place {
     struct rps_index_line *line;
@@ -148,28 +156,56 @@ rps_index_version(const struct rps_index *index)
 void rps_index_homes(const struct rps_index *index, size_t n,
         const uint64_t *hashes, struct rps_index_line **lines);
 
-/* Lines of a walk beyond its home that are asked for at once: the other one of
- * the pair and the next pair. Nine walks of ten end there, and a line in the
- * same page is cheap. */
-#define RPS_INDEX_AHEAD 3u
+/** The same without asking for them. */
+void rps_index_home_lines(const struct rps_index *index, size_t n,
+        const uint64_t *hashes, struct rps_index_line **lines);
 
-/** The lines that the walk of a key comes by after its home line. */
-void rps_index_walk(const struct rps_index *index, uint64_t hash,
-        struct rps_index_line *home,
-        struct rps_index_line *lines[RPS_INDEX_AHEAD]);
-
-/** Ask for them. Always inlined: see prefetch.h. */
+/**
+ * Ask for them. First all addresses, then all prefetches: a CPU looks no
+ * further than some 300 instructions ahead of the oldest page walk, and the
+ * fewer lie between two prefetches the more walks are under way at once.
+ * Always inlined: see prefetch.h.
+ */
 static inline __attribute__((always_inline)) void
-rps_index_ask_beyond(const struct rps_index *index, uint64_t hash,
-        struct rps_index_line *home)
+rps_index_ask_lines(struct rps_index_line *const *lines, size_t n)
 {
-    struct rps_index_line *lines[RPS_INDEX_AHEAD];
-
-    rps_index_walk(index, hash, home, lines);
-    for (uint32_t i = 0; i < RPS_INDEX_AHEAD; i++) {
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n; i++) {
         __builtin_prefetch(lines[i]);
     }
 }
+
+/**
+ * Ask for the lines that rps_index_next_lines() will name, nearly: behind a
+ * segment's last pair comes its first one, and what is asked for here then is
+ * no harm. Always inlined: see prefetch.h.
+ */
+static inline __attribute__((always_inline)) void
+rps_index_ask_next(const struct rps_index_line *home)
+{
+    const uintptr_t line = (uintptr_t)home;
+    const uintptr_t next = (line | sizeof(*home)) + sizeof(*home);
+
+    __builtin_prefetch((const void *)(line ^ sizeof(*home)));
+    __builtin_prefetch((const void *)next);
+    __builtin_prefetch((const void *)(next + sizeof(*home)));
+}
+
+/** The same of two pairs more, for a key that is in none of those. */
+static inline __attribute__((always_inline)) void
+rps_index_ask_far(const struct rps_index_line *last)
+{
+    const uintptr_t next = ((uintptr_t)last | sizeof(*last)) + sizeof(*last);
+
+    for (uintptr_t i = 0; i < 4; i++) {
+        __builtin_prefetch((const void *)(next + i * sizeof(*last)));
+    }
+}
+
+/** Where the search for a key goes on that is not in its home line, which is
+ * full: next[RPS_LINES_NEXT]. */
+void rps_index_next_lines(const struct rps_index *index, uint64_t hash,
+        struct rps_index_line *home, struct rps_index_line **next);
 
 struct rps_index_place rps_index_find(
         const struct rps_index *index, uint64_t hash, uint64_t key);
@@ -177,6 +213,10 @@ struct rps_index_place rps_index_find(
 /** The same of a key that is not in its home line, which is full. */
 struct rps_index_place rps_index_find_beyond(const struct rps_index *index,
         uint64_t hash, uint64_t key, struct rps_index_line *home);
+
+/** The same of a key that is in none of its next lines either: the last. */
+struct rps_index_place rps_index_find_far(const struct rps_index *index,
+        uint64_t hash, uint64_t key, struct rps_index_line *last);
 
 /**
  * Store an absent key. `kept`: places of the segment that must stay free

@@ -4,12 +4,14 @@
  * nothing. A batch goes through in blocks (batch.h), a block shard by shard,
  * in stages, each of which asks for the memory that the next one reads:
  *
- *   ask for the home lines    the next shard, while this one is read
- *   probe, ask for rows       a burst of keys         (the shard's lock)
- *   copy the rows             the burst before        (its shard's lock)
- *   keys beyond their line    after the others: the lines of their walk, one
- *                             after the other
- *   what absent keys answer   after the block         (no lock)
+ *   where searches begin      the next shard           (no lock)
+ *   find, ask for rows        a burst of keys          (the shard's lock)
+ *   ask for home lines        some of the next shard
+ *   copy the rows             the burst before         (its shard's lock)
+ *   keys beyond their line    after the others of the shard, as a burst: the
+ *                             next lines of their search, which were asked
+ *                             for when they were not found at home
+ *   what absent keys answer   after the block          (no lock)
  *
  * Bursts follow each other without a gap: the last rows of a shard are copied
  * while the first ones of the next are on their way, and its lock is kept
@@ -17,7 +19,9 @@
  * is put off until the others are done.
  *
  * Addresses are computed first and asked for in one go: what lies between
- * two prefetches limits how many page walks are under way at once.
+ * two prefetches limits how many page walks are under way at once. What is
+ * computed adds to the time of the walks, so every pass over a burst is short,
+ * and none has a branch for a key.
  */
 #include "embedding/admit.h"
 #include "embedding/batch.h"
@@ -26,16 +30,18 @@
 #include <assert.h>
 #include <string.h>
 
-#define BURST 16u /* rows asked for before the first is copied */
+#define BURST      32u /* rows asked for before the first is copied */
+#define HOME_BURST 16u /* home lines of the next run that go with them */
 
 #define UNADMITTED 0x8000u /* a bit that no position has */
 
 _Static_assert(RPS_BATCH_KEYS <= UNADMITTED, "a bit is free");
+_Static_assert(BURST <= RPS_BATCH_SPARE, "positions are copied as a whole");
 
-/* A run whose lines were asked for. */
+/* A run whose home lines are known. */
 struct asked {
     struct rps_batch_run run;
-    uint64_t version; /* of the index, when they were */
+    uint64_t version; /* of the index, when they were found */
 };
 
 /* Rows that were asked for, and where they go. */
@@ -52,14 +58,6 @@ struct list {
     uint16_t keys[RPS_BATCH_KEYS];
 };
 
-/* Keys numbers[n] and the lines in which they were looked for: which lane. */
-struct probed {
-    size_t n;
-    const uint16_t *numbers;
-    struct rps_index_line *const *lines;
-    uint8_t lanes[BURST];
-};
-
 struct lookup {
     struct rps_table *table;
     void (*gather)(float *rows, size_t stride, const uint16_t *positions,
@@ -71,7 +69,9 @@ struct lookup {
     float *rows; /* of the block */
     size_t stride;
     struct rps_batch batch;
-    struct rps_index_line *lines[RPS_BATCH_KEYS]; /* of the batch's keys */
+    struct rps_index_line *lines[RPS_BATCH_KEYS]; /* homes of its keys: */
+    size_t known;       /* those of keys 0 .. known - 1 */
+    size_t asked;       /* and 0 .. asked - 1 are asked for */
     struct list beyond; /* of a shard: not in their home line, which is full */
     struct list absent; /* of the block; UNADMITTED in some */
     unsigned turn;      /* of the bursts */
@@ -102,64 +102,73 @@ ask_admission_locked(
     }
 }
 
-static inline __attribute__((always_inline)) void
-ask_rows(const struct lookup *lookup, const struct burst *burst)
+static inline void
+add(struct list *list, size_t key)
 {
-    const size_t bytes = lookup->table->value_bytes;
+    list->keys[list->n] = (uint16_t)key;
+    list->n++;
+}
 
-    for (size_t i = 0; i < burst->n; i++) {
+static void
+touch_rows_locked(struct lookup *lookup, const struct rps_shard *shard,
+        const uint32_t *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        lookup->from_disk += rows[i] >> 31;
+        rps_shard_set_bit(shard, RPS_ROW_TOUCHED, rows[i], true);
+    }
+}
+
+/* Where rows[burst->n] lie, as the index names them. */
+static inline void
+locate_rows_locked(struct lookup *lookup, const struct rps_shard *shard,
+        const uint32_t *rows, struct burst *burst)
+{
+    const struct rps_rows memory = shard->rows; /* read once, not a row */
+    const size_t n = burst->n;
+
+    if (lookup->tiered) {
+        touch_rows_locked(lookup, shard, rows, n);
+        for (size_t i = 0; i < n; i++) {
+            burst->rows[i] = rps_shard_row_at(shard, rows[i]);
+        }
+        return;
+    }
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n; i++) {
+        burst->rows[i] = rps_rows_at(&memory, rows[i] - 1);
+    }
+}
+
+static inline __attribute__((always_inline)) void
+ask_bytes(const struct burst *burst, size_t bytes)
+{
+    const size_t n = burst->n;
+
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n; i++) {
         rps_prefetch(burst->rows[i], bytes);
     }
 }
 
-static inline void
-add(struct list *list, uint16_t key)
+/* The usual lengths are constants where they are asked for. */
+static inline __attribute__((always_inline)) void
+ask_rows(const struct lookup *lookup, const struct burst *burst)
 {
-    list->keys[list->n] = key;
-    list->n++;
-}
-
-static inline void
-ask_beyond_locked(
-        const struct lookup *lookup, const struct rps_shard *shard, size_t from)
-{
-    for (size_t i = from; i < lookup->beyond.n; i++) {
-        const uint16_t key = lookup->beyond.keys[i];
-        rps_index_ask_beyond(
-                &shard->index, lookup->batch.hashes[key], lookup->lines[key]);
-    }
-}
-
-static inline void
-sort_out_locked(struct lookup *lookup, const struct rps_shard *shard,
-        const struct probed *probed, struct burst *burst)
-{
-    const size_t beyond_before = lookup->beyond.n;
-    const size_t absent_before = lookup->absent.n;
-    size_t found = 0;
-
-    for (size_t i = 0; i < probed->n; i++) {
-        const uint16_t key = probed->numbers[i];
-        const uint8_t lane = probed->lanes[i];
-        if (lane < RPS_LINE_KEYS) {
-            const uint32_t row = probed->lines[i]->rows[lane];
-            burst->rows[found] = rps_shard_row_at(shard, row);
-            if (lookup->tiered) {
-                lookup->from_disk += row >> 31;
-                rps_shard_set_bit(shard, RPS_ROW_TOUCHED, row, true);
-            }
-            burst->positions[found] = lookup->batch.positions[key];
-            found++;
-        } else {
-            add(lane == RPS_LANE_BEYOND ? &lookup->beyond : &lookup->absent,
-                    key);
-        }
-    }
-    burst->n = found;
-    ask_rows(lookup, burst);
-    ask_beyond_locked(lookup, shard, beyond_before);
-    if (lookup->admission) {
-        ask_admission_locked(lookup, shard, absent_before);
+    switch ((lookup->table->value_bytes + RPS_CACHE_LINE - 1) /
+            RPS_CACHE_LINE) {
+    case 1:
+        ask_bytes(burst, RPS_CACHE_LINE);
+        break;
+    case 2:
+        ask_bytes(burst, 2 * RPS_CACHE_LINE);
+        break;
+    case 4:
+        ask_bytes(burst, 4 * RPS_CACHE_LINE);
+        break;
+    default:
+        ask_bytes(burst, lookup->table->value_bytes);
+        break;
     }
 }
 
@@ -178,13 +187,82 @@ copy_before(struct lookup *lookup)
     before->held = NULL;
 }
 
-static inline void
-read_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
-        const struct probed *probed)
+/* Home lines of the next run, n at most. */
+static inline __attribute__((always_inline)) void
+ask_homes(struct lookup *lookup, size_t n)
 {
-    sort_out_locked(lookup, shard, probed, &lookup->bursts[lookup->turn]);
+    const size_t left = lookup->known - lookup->asked;
+    const size_t now = n < left ? n : left;
+
+    rps_index_ask_lines(lookup->lines + lookup->asked, now);
+    lookup->asked += now;
+}
+
+/* The burst's rows[burst->n], on their way when this returns. */
+static inline void
+read_rows_locked(struct lookup *lookup, const struct rps_shard *shard,
+        const uint32_t *rows)
+{
+    struct burst *burst = &lookup->bursts[lookup->turn];
+
+    locate_rows_locked(lookup, shard, rows, burst);
+    ask_rows(lookup, burst);
+    ask_homes(lookup, HOME_BURST);
     copy_before(lookup);
     lookup->turn ^= 1;
+}
+
+/* The last of the n found takes the place of one that is not. */
+static inline void
+leave_out(struct burst *burst, uint32_t *rows, size_t i)
+{
+    burst->n--;
+    rows[i] = rows[burst->n];
+    burst->positions[i] = burst->positions[burst->n];
+}
+
+/* A key that is not in its home line. */
+static inline void
+miss_locked(struct lookup *lookup, size_t key)
+{
+    const struct rps_index_line *home = lookup->lines[key];
+
+    if (rps_index_line_is_full(home)) {
+        rps_index_ask_next(home);
+        add(&lookup->beyond, key);
+    } else {
+        add(&lookup->absent, key);
+    }
+}
+
+static inline unsigned
+last_bit(uint64_t bits)
+{
+    return 63 - (unsigned)__builtin_clzll(bits);
+}
+
+/* Keys start .. start + n - 1, in their home lines. */
+static inline void
+read_home_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
+        size_t start, size_t n)
+{
+    struct burst *burst = &lookup->bursts[lookup->turn];
+    const struct rps_index_line *const *lines =
+            (const struct rps_index_line *const *)lookup->lines + start;
+    uint32_t rows[BURST];
+    uint64_t missing = lookup->table->kernels.find(
+            lines, 1, lookup->batch.keys + start, n, rows);
+
+    burst->n = n;
+    memcpy(burst->positions, lookup->batch.positions + start,
+            sizeof(burst->positions));
+    while (missing != 0) {
+        const unsigned i = last_bit(missing);
+        missing ^= (uint64_t)1 << i;
+        leave_out(burst, rows, i);
+        miss_locked(lookup, start + i);
+    }
+    read_rows_locked(lookup, shard, rows);
 }
 
 /* The run's keys, in their home lines. */
@@ -192,43 +270,71 @@ static void
 read_homes_locked(struct lookup *lookup, const struct rps_shard *shard,
         const struct rps_batch_run *run)
 {
-    uint16_t numbers[BURST];
-
     for (size_t start = run->start; start < run->end; start += BURST) {
         const size_t left = run->end - start;
-        struct probed probed = {.n = left < BURST ? left : BURST,
-                .numbers = numbers,
-                .lines = lookup->lines + start};
-        for (size_t i = 0; i < BURST; i++) {
-            numbers[i] = (uint16_t)(start + i);
-        }
-        lookup->table->kernels.probe(
-                (const struct rps_index_line *const *)probed.lines,
-                lookup->batch.keys + start, probed.n, probed.lanes);
-        read_burst_locked(lookup, shard, &probed);
+        read_home_burst_locked(
+                lookup, shard, start, left < BURST ? left : BURST);
     }
+}
+
+/* A key that is in none of the lines of its search up to `last`. */
+static uint32_t
+find_far_locked(struct lookup *lookup, const struct rps_shard *shard,
+        uint16_t key, struct rps_index_line *last)
+{
+    const struct rps_index_place place = rps_index_find_far(&shard->index,
+            lookup->batch.hashes[key], lookup->batch.keys[key], last);
+
+    if (place.row == 0) {
+        add(&lookup->absent, key);
+    }
+    return place.row;
+}
+
+/* n keys of the list `beyond`, in the lines after their home line. */
+static void
+read_beyond_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
+        const uint16_t *numbers, size_t n)
+{
+    struct burst *burst = &lookup->bursts[lookup->turn];
+    struct rps_index_line *lines[BURST][RPS_LINES_NEXT];
+    uint64_t keys[BURST];
+    uint32_t rows[BURST];
+    uint64_t missing = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t key = numbers[i];
+        rps_index_next_lines(&shard->index, lookup->batch.hashes[key],
+                lookup->lines[key], lines[i]);
+        keys[i] = lookup->batch.keys[key];
+        burst->positions[i] = lookup->batch.positions[key];
+    }
+    burst->n = n;
+    missing = lookup->table->kernels.find(
+            (const struct rps_index_line *const *)lines, RPS_LINES_NEXT, keys,
+            n, rows);
+    for (uint64_t left = missing; left != 0; left &= left - 1) {
+        rps_index_ask_far(lines[__builtin_ctzll(left)][RPS_LINES_NEXT - 1]);
+    }
+    while (missing != 0) {
+        const unsigned i = last_bit(missing);
+        missing ^= (uint64_t)1 << i;
+        rows[i] = find_far_locked(
+                lookup, shard, numbers[i], lines[i][RPS_LINES_NEXT - 1]);
+        if (rows[i] == 0) {
+            leave_out(burst, rows, i);
+        }
+    }
+    read_rows_locked(lookup, shard, rows);
 }
 
 static void
 read_beyond_locked(struct lookup *lookup, const struct rps_shard *shard)
 {
-    struct rps_index_line *lines[BURST];
-
     for (size_t start = 0; start < lookup->beyond.n; start += BURST) {
         const size_t left = lookup->beyond.n - start;
-        struct probed probed = {.n = left < BURST ? left : BURST,
-                .numbers = lookup->beyond.keys + start,
-                .lines = lines};
-        for (size_t i = 0; i < probed.n; i++) {
-            const uint16_t key = probed.numbers[i];
-            const struct rps_index_place place = rps_index_find_beyond(
-                    &shard->index, lookup->batch.hashes[key],
-                    lookup->batch.keys[key], lookup->lines[key]);
-            lines[i] = place.line;
-            probed.lanes[i] =
-                    (uint8_t)(place.row != 0 ? place.lane : RPS_LANE_ABSENT);
-        }
-        read_burst_locked(lookup, shard, &probed);
+        read_beyond_burst_locked(lookup, shard, lookup->beyond.keys + start,
+                left < BURST ? left : BURST);
     }
     lookup->beyond.n = 0;
 }
@@ -239,6 +345,7 @@ read_run(struct lookup *lookup, const struct asked *asked)
 {
     const struct rps_batch_run *run = &asked->run;
     struct rps_shard *shard = &lookup->table->shards[run->shard];
+    const size_t absent_before = lookup->absent.n;
 
     if (asked->version != rps_index_version(&shard->index)) {
         rps_index_homes(&shard->index, run->end - run->start,
@@ -246,19 +353,25 @@ read_run(struct lookup *lookup, const struct asked *asked)
     }
     read_homes_locked(lookup, shard, run);
     read_beyond_locked(lookup, shard);
+    if (lookup->admission) {
+        ask_admission_locked(lookup, shard, absent_before);
+    }
+    ask_homes(lookup, RPS_BATCH_KEYS);
     lookup->bursts[lookup->turn ^ 1].held = shard;
 }
 
-/* Ask for the run's home lines. */
+/* The run's home lines: asked for while the run before it is read. */
 static struct asked
-ask(struct lookup *lookup, struct rps_batch_run run)
+find_homes(struct lookup *lookup, struct rps_batch_run run)
 {
     const struct rps_index *index = &lookup->table->shards[run.shard].index;
     const struct asked asked = {
             .run = run, .version = rps_index_version(index)};
 
-    rps_index_homes(index, run.end - run.start,
+    rps_index_home_lines(index, run.end - run.start,
             lookup->batch.hashes + run.start, lookup->lines + run.start);
+    lookup->asked = run.start;
+    lookup->known = run.end;
     return asked;
 }
 
@@ -267,7 +380,8 @@ read_busy(struct lookup *lookup, const uint16_t *shards, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const struct asked asked =
-                ask(lookup, rps_batch_run_of(&lookup->batch, shards[i]));
+                find_homes(lookup, rps_batch_run_of(&lookup->batch, shards[i]));
+        ask_homes(lookup, RPS_BATCH_KEYS);
         rps_shard_lock(&lookup->table->shards[shards[i]]);
         read_run(lookup, &asked);
         copy_before(lookup);
@@ -279,15 +393,17 @@ read_present(struct lookup *lookup)
 {
     uint16_t busy[1u << RPS_SHARD_LOG2_MAX];
     size_t busy_count = 0;
-    struct asked next = ask(lookup, rps_batch_run_first(&lookup->batch));
+    struct asked next = find_homes(lookup, rps_batch_run_first(&lookup->batch));
 
+    ask_homes(lookup, RPS_BATCH_KEYS);
     while (next.run.start < next.run.end) {
         const struct asked now = next;
         struct rps_shard *shard = &lookup->table->shards[now.run.shard];
-        next = ask(lookup, rps_batch_run_next(&lookup->batch, now.run));
+        next = find_homes(lookup, rps_batch_run_next(&lookup->batch, now.run));
         if (pthread_mutex_trylock(&shard->lock) == 0) {
             read_run(lookup, &now);
         } else {
+            ask_homes(lookup, RPS_BATCH_KEYS);
             busy[busy_count] = (uint16_t)now.run.shard;
             busy_count++;
         }

@@ -205,8 +205,7 @@ probe_burst_locked(const struct rps_apply *apply, const struct slice *slice,
     }
     for (size_t k = 0; k < probed.beyond; k++) {
         const size_t i = probed.beyond_keys[k];
-        rps_index_ask_beyond(
-                &shard->index, apply->grouping.hashes[first + i], lines[i]);
+        rps_index_ask_next(lines[i]);
     }
     return burst->n - probed.found - probed.beyond +
            probe_beyond_locked(apply, slice, lines, burst, probed.beyond_keys,

@@ -61,10 +61,8 @@ copy_rows(load_fn *load, float *rows, size_t stride_bytes,
         size_t dim)
 {
     for (size_t i = 0; i < n; i++) {
-        if (sources[i] != NULL) {
-            char *to = (char *)rows + positions[i] * stride_bytes;
-            copy_row(load, (float *)(void *)to, sources[i], dim);
-        }
+        char *to = (char *)rows + positions[i] * stride_bytes;
+        copy_row(load, (float *)(void *)to, sources[i], dim);
     }
 }
 

@@ -98,6 +98,16 @@ struct rps_kernels {
     void (*probe)(const struct rps_index_line *const *lines,
             const uint64_t *keys, size_t n, uint8_t *lanes);
 
+    /**
+     * rows[i] = the row of keys[i] in lines[i * width .. + width - 1], in one
+     * of which it is at most; 0: in none. n <= 64; width: 1 or RPS_LINES_NEXT.
+     *
+     * Shapes:  rows[n up to a multiple of 8]; behind n they mean nothing.
+     * Returns: bit i: keys[i] is in none.
+     */
+    uint64_t (*find)(const struct rps_index_line *const *lines, size_t width,
+            const uint64_t *keys, size_t n, uint32_t *rows);
+
     /** draws[i] = mix64(mix64(seed ^ keys[i]) ^ step): base/hash.h */
     void (*draw)(uint64_t *restrict draws, const uint64_t *restrict keys,
             size_t n, uint64_t seed, uint64_t step);
@@ -146,8 +156,8 @@ struct rps_kernels {
             size_t n);
 
     /**
-     * For each i < n whose sources[i] is not NULL: the dim values there, of
-     * the type that chose the kernel, go as floats to the row at
+     * For each i < n: the dim values at sources[i], of the type that chose the
+     * kernel, go as floats to the row at
      * (char *)rows + positions[i] * stride_bytes.
      */
     void (*gather[RPS_ROW_VALUES])(float *rows, size_t stride_bytes,

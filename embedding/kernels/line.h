@@ -23,6 +23,13 @@ struct rps_index_line {
 
 _Static_assert(sizeof(struct rps_index_line) == 64, "a line is a cache line");
 
+/**
+ * Lines of a search that are read at once where it did not end in the first:
+ * the other one of its pair and the next pair. Nine of ten end there, and a
+ * line in the same page is cheap.
+ */
+#define RPS_LINES_NEXT 3u
+
 /** What a probe of one line says where it does not say 0..3: a place. */
 #define RPS_LANE_ABSENT 4u /* not here, and a free place ends the probe */
 #define RPS_LANE_BEYOND 5u /* not here; the line is full: look further */

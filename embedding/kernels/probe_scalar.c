@@ -25,8 +25,27 @@ probe_scalar(const struct rps_index_line *const *lines, const uint64_t *keys,
     }
 }
 
+static uint64_t
+find_scalar(const struct rps_index_line *const *lines, size_t width,
+        const uint64_t *keys, size_t n, uint32_t *rows)
+{
+    uint64_t missing = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        rows[i] = 0;
+        for (size_t j = 0; j < width; j++) {
+            const struct rps_index_line *line = lines[i * width + j];
+            const uint8_t lane = lane_of(line, keys[i]);
+            rows[i] |= lane < RPS_LINE_KEYS ? line->rows[lane] : 0;
+        }
+        missing |= (uint64_t)(rows[i] == 0) << i;
+    }
+    return missing;
+}
+
 void
 rps_probe_init_scalar(struct rps_kernels *k)
 {
     k->probe = probe_scalar;
+    k->find = find_scalar;
 }

@@ -62,6 +62,89 @@ START_TEST(a_key_is_found_where_its_place_is_taken_and_nowhere_else)
 }
 END_TEST
 
+#define FINDS 64u
+
+/* Line number `at` of a search: its keys are 4 at .. 4 at + 3 more than
+ * `first`; row r is that of key first + r - 1. */
+static struct rps_index_line
+numbered_line(unsigned taken, uint64_t first, size_t at)
+{
+    struct rps_index_line line = line_of(taken, first + at * RPS_LINE_KEYS);
+
+    for (uint32_t lane = 0; lane < RPS_LINE_KEYS; lane++) {
+        if (line.rows[lane] != 0) {
+            line.rows[lane] = (uint32_t)(at * RPS_LINE_KEYS) + lane + 1;
+        }
+    }
+    return line;
+}
+
+/* Key i is offset `offset` + i of a search of `width` lines, whose places are
+ * taken as the bits of i say; one place is the key's at most. */
+static void
+assert_finds(size_t width, uint64_t first, size_t n, unsigned offset)
+{
+    static struct rps_index_line lines[FINDS * RPS_LINES_NEXT]
+            __attribute__((aligned(64)));
+    static const struct rps_index_line *asked[FINDS * RPS_LINES_NEXT];
+    static uint64_t keys[FINDS];
+    uint32_t rows[FINDS];
+    uint64_t missing = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < width; j++) {
+            lines[i * width + j] = numbered_line(
+                    (unsigned)(i + 5 * j + offset) & 15, first, j);
+            asked[i * width + j] = &lines[i * width + j];
+        }
+        keys[i] = first + (offset + i) % (width * RPS_LINE_KEYS + 2);
+    }
+    missing = fast.find(asked, width, keys, n, rows);
+    for (size_t i = 0; i < n; i++) {
+        const size_t place = (offset + i) % (width * RPS_LINE_KEYS + 2);
+        const size_t j = place / RPS_LINE_KEYS;
+        const bool taken = j < width &&
+                           ((i + 5 * j + offset) >> place % RPS_LINE_KEYS & 1);
+        ck_assert_uint_eq(missing >> i & 1, !taken);
+        ck_assert_uint_eq(rows[i], taken ? place + 1 : 0);
+    }
+    ck_assert(n == 64 || missing >> n == 0);
+}
+
+START_TEST(a_row_is_found_in_whichever_line_of_the_search_it_is)
+{
+    static const uint64_t firsts[] = {
+            0, UINT64_MAX - 13, 0xfffffffe, 0x5a5a5a5a5a5a5a5a};
+
+    for (size_t f = 0; f < sizeof(firsts) / sizeof(firsts[0]); f++) {
+        for (size_t n = 0; n <= FINDS; n++) {
+            for (unsigned offset = 0; offset < 15; offset++) {
+                assert_finds(1, firsts[f], n, offset);
+                assert_finds(RPS_LINES_NEXT, firsts[f], n, offset);
+            }
+        }
+    }
+}
+END_TEST
+
+/* A place that was freed keeps its key, and the key may lie behind it. */
+START_TEST(what_a_free_place_says_does_not_hide_the_key)
+{
+    struct rps_index_line line __attribute__((aligned(64))) = line_of(15, 40);
+    const struct rps_index_line *asked = &line;
+    const uint64_t key = 43;
+    uint32_t rows[8] = {0};
+
+    line.keys[0] = 43;
+    line.rows[0] = 0;
+    ck_assert_uint_eq(fast.find(&asked, 1, &key, 1, rows), 0);
+    ck_assert_uint_eq(rows[0], UINT32_MAX - 3);
+    line.rows[3] = 0x80000000; /* on the disk */
+    ck_assert_uint_eq(fast.find(&asked, 1, &key, 1, rows), 0);
+    ck_assert_uint_eq(rows[0], 0x80000000);
+}
+END_TEST
+
 static Suite *
 probe_suite(void)
 {
@@ -70,6 +153,8 @@ probe_suite(void)
 
     tcase_add_test(
             tc, a_key_is_found_where_its_place_is_taken_and_nowhere_else);
+    tcase_add_test(tc, a_row_is_found_in_whichever_line_of_the_search_it_is);
+    tcase_add_test(tc, what_a_free_place_says_does_not_hide_the_key);
     suite_add_tcase(suite, tc);
     return suite;
 }

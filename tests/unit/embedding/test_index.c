@@ -319,6 +319,61 @@ START_TEST(after_growth_a_key_is_at_home_where_its_line_has_room_for_it)
 }
 END_TEST
 
+/* The row of a key, found as lookups do: at home, in the next lines, behind
+ * them. *stage_out: where it ended, 0 .. 2. */
+static uint32_t
+find_in_stages(const struct index_fixture *f, uint64_t key, unsigned *stage_out)
+{
+    const uint64_t hash = rps_key_hash(key, JOB_SEED);
+    struct rps_index_line *lines[1 + RPS_LINES_NEXT];
+    struct rps_index_place place;
+
+    rps_index_homes(&f->index, 1, &hash, lines);
+    rps_index_next_lines(&f->index, hash, lines[0], lines + 1);
+    for (unsigned i = 0; i < 1 + RPS_LINES_NEXT; i++) {
+        *stage_out = i > 0;
+        for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
+            if (lines[i]->keys[lane] == key && lines[i]->rows[lane] != 0) {
+                return lines[i]->rows[lane];
+            }
+        }
+        if (!rps_index_line_is_full(lines[i])) {
+            return 0;
+        }
+    }
+    *stage_out = 2;
+    place = rps_index_find_far(&f->index, hash, key, lines[RPS_LINES_NEXT]);
+    return place.row;
+}
+
+START_TEST(a_search_in_stages_finds_what_a_search_finds)
+{
+    struct index_fixture f;
+    const uint32_t count = 60000;
+    uint32_t ends[3] = {0};
+    uint32_t wrong = 0;
+
+    start(&f);
+    for (uint32_t i = 0; i < count; i++) {
+        ck_assert_int_eq(insert(&f, i, i + 1), RPS_OK);
+    }
+    for (uint32_t i = 0; i < count; i += 3) {
+        rps_index_remove(&f.index, find(&f, i));
+    }
+    for (uint32_t i = 0; i < 2 * count; i++) {
+        unsigned stage = 0;
+        const bool there = i < count && i % 3 != 0;
+        wrong += find_in_stages(&f, i, &stage) != (there ? i + 1 : 0);
+        ends[stage]++;
+    }
+    ck_assert_uint_eq(wrong, 0);
+    for (unsigned stage = 0; stage < 3; stage++) {
+        ck_assert_uint_gt(ends[stage], 100);
+    }
+    finish(&f);
+}
+END_TEST
+
 /* A reader that was told where a key is not, and then sees another version,
  * begins again: without that it would miss a key that was pulled back. */
 START_TEST(the_version_changes_whenever_a_key_moves)
@@ -430,6 +485,7 @@ main(void)
     tcase_add_test(tc, segments_follow_each_other_through_all_hashes);
     tcase_add_test(
             tc, after_growth_a_key_is_at_home_where_its_line_has_room_for_it);
+    tcase_add_test(tc, a_search_in_stages_finds_what_a_search_finds);
     tcase_add_test(tc, the_version_changes_whenever_a_key_moves);
     tcase_add_test(tc, an_index_that_expects_its_keys_does_not_grow);
     tcase_add_test(tc, an_index_may_expect_anything);
