@@ -69,21 +69,17 @@ walked_to(const struct rps_segment *segment, uint32_t home, uint32_t line)
     return (line / 2 + pairs - home / 2) % pairs * 2 + ((home ^ line) & 1);
 }
 
-/* The lane with the key, or RPS_LANE_ABSENT, or RPS_LANE_BEYOND. Without a
- * branch: which it is cannot be foretold. */
+/* The lane with the key, or RPS_LANE_ABSENT, or RPS_LANE_BEYOND, which has the
+ * shortest way: where the search is long, it is the rule. */
 static unsigned
 lane_of(const struct rps_index_line *line, uint64_t key)
 {
-    unsigned lane = RPS_LANE_BEYOND;
-
-    for (unsigned i = 0; i < RPS_LINE_KEYS; i++) {
-        lane = line->rows[i] == 0 ? RPS_LANE_ABSENT : lane;
+    for (unsigned lane = 0; lane < RPS_LINE_KEYS; lane++) {
+        if (line->keys[lane] == key && line->rows[lane] != 0) {
+            return lane;
+        }
     }
-    for (unsigned i = 0; i < RPS_LINE_KEYS; i++) {
-        const bool taken = line->rows[i] != 0;
-        lane = taken & (line->keys[i] == key) ? i : lane;
-    }
-    return lane;
+    return rps_index_line_is_full(line) ? RPS_LANE_BEYOND : RPS_LANE_ABSENT;
 }
 
 static uint64_t
@@ -111,12 +107,14 @@ rps_index_next_lines(const struct rps_index *index, uint64_t hash,
 {
     const uint64_t door = door_to(index, hash);
     struct rps_index_line *lines = lines_behind(door);
-    struct rps_index_line *line = home;
+    const uint32_t count = door & UINT16_MAX;
+    const uint32_t at = (uint32_t)(home - lines);
+    const uint32_t pair = at + 2 < count ? at + 2 : at + 2 - count;
 
-    for (uint32_t walked = 0; walked < RPS_LINES_NEXT; walked++) {
-        line = next_line(lines, door & UINT16_MAX, line, walked);
-        next[walked] = line;
-    }
+    /* as next_line() goes, in one step */
+    next[0] = &lines[at ^ 1];
+    next[1] = &lines[pair];
+    next[2] = &lines[pair ^ 1];
 }
 
 /* By the door alone: the segment itself is another cache miss. */
