@@ -6,6 +6,7 @@
 #include "bench/memory.h"
 #include "bench/model.h"
 #include "bench/print.h"
+#include "bench/table/warm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,9 @@ bench_fixture_init(struct bench_fixture *fixture,
     if (status == RPS_OK) {
         status = bench_arrays_make_lines(
                 &fixture->arrays, (uint64_t)report->index_bytes);
+    }
+    if (status == RPS_OK) {
+        status = bench_warm_fixture(fixture);
     }
     if (status == RPS_E_NOMEM) {
         rps_fail(&report->error, status,

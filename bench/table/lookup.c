@@ -11,6 +11,7 @@
 #include "bench/series.h"
 #include "bench/table/parts.h"
 #include "bench/table/peers.h"
+#include "bench/table/warm.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -197,7 +198,10 @@ choose_peer(struct sides *sides, enum side side, enum bench_peer_kind first)
             bench_progress("no memory for %s", bench_peer_str(kind));
             continue;
         }
-        status = choose_distance(sides, side, &ns);
+        status = bench_warm_peer(sides->fixture, sides->peers[side]);
+        if (status == RPS_OK) {
+            status = choose_distance(sides, side, &ns);
+        }
         bench_progress("%s: %.1f ns a key at prefetch %u", bench_peer_str(kind),
                 ns / (double)sides->batch.n, sides->distances[side]);
         if (ns < best_ns) {
