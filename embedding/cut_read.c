@@ -24,13 +24,13 @@
 #include <time.h>
 
 /* Of one slice: what its rows take stays in the L2 until they are copied. */
-#define SLICE_ROWS  64u
-#define SLICE_BYTES ((size_t)32 << 10)
-#define SLICE_LINES 256u /* of the index, where few rows are wanted */
-#define TURN_SLICES                                                        \
-    16u               /* of a shard: its neighbour in the file is another, \
-                       * so that a restore's threads meet at none */
-#define BUSY_NS 50000 /* all shards that are left are in use */
+#define SLICE_ROWS  16u
+#define SLICE_BYTES ((size_t)8 << 10)
+#define SLICE_LINES 64u /* of the index, where few rows are wanted */
+/* Of a shard: its neighbour in the file is another, so that a restore's
+ * threads meet at none. */
+#define TURN_SLICES 64u
+#define BUSY_NS     50000 /* all shards that are left are in use */
 
 bool
 rps_cut_is_based(struct rps_cut *cut, size_t table_index)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define BLOCK_BYTES ((size_t)64 << 10)
+#define SPARE_MAX   8u /* blocks that are kept for the next rows */
 
 struct list {
     struct rps_kept_block *first, *last;
@@ -23,6 +24,10 @@ struct rps_save_buffer {
     pthread_cond_t space;
     struct list *lists; /* [list_count] */
     size_t list_count;
+    /* of BLOCK_BYTES, in no list. Else one thread would free what another
+     * allocates, many times a millisecond: both would wait in malloc */
+    struct rps_kept_block *spare;
+    uint32_t spare_count;
     bool served;
     rps_status state;
     uint64_t reserved;
@@ -93,6 +98,17 @@ rps_save_buffer_open(struct rps_save_buffer *buffer, uint64_t limit,
     return RPS_OK;
 }
 
+/* Its memory is not the cut's any more. */
+static void
+give_room_locked(struct rps_save_buffer *buffer, size_t room)
+{
+    buffer->figures.used -= room;
+    if (buffer->budget != NULL) {
+        rps_budget_give(buffer->budget, room);
+    }
+    pthread_cond_broadcast(&buffer->space);
+}
+
 /* The memory of a block, which the caller frees: without the lock, where
  * others wait for it. */
 static char *
@@ -102,13 +118,36 @@ take_memory_locked(struct rps_save_buffer *buffer, struct rps_kept_block *block)
 
     if (bytes != NULL) {
         block->bytes = NULL;
-        buffer->figures.used -= block->room;
-        if (buffer->budget != NULL) {
-            rps_budget_give(buffer->budget, block->room);
-        }
-        pthread_cond_broadcast(&buffer->space);
+        give_room_locked(buffer, block->room);
     }
     return bytes;
+}
+
+/* False: it is the caller's still. */
+static bool
+keep_spare_locked(struct rps_save_buffer *buffer, struct rps_kept_block *block)
+{
+    if (block->bytes == NULL || block->room != BLOCK_BYTES ||
+            buffer->lists == NULL || buffer->spare_count == SPARE_MAX) {
+        return false;
+    }
+    give_room_locked(buffer, block->room);
+    block->next = buffer->spare;
+    buffer->spare = block;
+    buffer->spare_count++;
+    return true;
+}
+
+static void
+drop_spare_locked(struct rps_save_buffer *buffer)
+{
+    while (buffer->spare != NULL) {
+        struct rps_kept_block *block = buffer->spare;
+        buffer->spare = block->next;
+        free(block->bytes);
+        free(block);
+    }
+    buffer->spare_count = 0;
 }
 
 static void
@@ -142,6 +181,7 @@ rps_save_buffer_close(struct rps_save_buffer *buffer)
     pthread_mutex_lock(&buffer->lock);
     atomic_store_explicit(&buffer->open, false, memory_order_relaxed);
     drop_all_locked(buffer);
+    drop_spare_locked(buffer);
     free(buffer->lists);
     buffer->lists = NULL;
     buffer->list_count = 0;
@@ -235,6 +275,31 @@ rps_save_buffer_is_tight(struct rps_save_buffer *buffer)
     return tight;
 }
 
+/* Empty; NULL: no memory. */
+static struct rps_kept_block *
+new_block_locked(struct rps_save_buffer *buffer, size_t room)
+{
+    struct rps_kept_block *block = buffer->spare;
+
+    if (block != NULL && room == BLOCK_BYTES) {
+        buffer->spare = block->next;
+        buffer->spare_count--;
+        *block = (struct rps_kept_block){.bytes = block->bytes, .room = room};
+        return block;
+    }
+    block = calloc(1, sizeof(*block));
+    if (block == NULL) {
+        return NULL;
+    }
+    block->room = room;
+    block->bytes = malloc(room);
+    if (block->bytes == NULL) {
+        free(block);
+        return NULL;
+    }
+    return block;
+}
+
 /* The block that a row of so many bytes goes to; NULL: no memory. */
 static struct rps_kept_block *
 open_block_locked(
@@ -246,14 +311,9 @@ open_block_locked(
             block->room - block->used >= stride) {
         return block;
     }
-    block = calloc(1, sizeof(*block));
+    block = new_block_locked(
+            buffer, stride > BLOCK_BYTES ? stride : BLOCK_BYTES);
     if (block == NULL) {
-        return NULL;
-    }
-    block->room = stride > BLOCK_BYTES ? stride : BLOCK_BYTES;
-    block->bytes = malloc(block->room);
-    if (block->bytes == NULL) {
-        free(block);
         return NULL;
     }
     if (list->last == NULL) {
@@ -349,12 +409,18 @@ rps_save_buffer_drop(
         struct rps_save_buffer *buffer, struct rps_kept_block *block)
 {
     char *bytes = NULL;
+    bool kept = false;
 
     pthread_mutex_lock(&buffer->lock);
-    bytes = take_memory_locked(buffer, block);
+    kept = keep_spare_locked(buffer, block);
+    if (!kept) {
+        bytes = take_memory_locked(buffer, block);
+    }
     pthread_mutex_unlock(&buffer->lock);
-    free(bytes);
-    free(block);
+    if (!kept) {
+        free(bytes);
+        free(block);
+    }
 }
 
 /* The first block of the list in memory to which no row is added any more. */

@@ -44,7 +44,7 @@ rps_shard_finish(struct rps_shard *shard)
     pthread_mutex_destroy(&shard->lock);
 }
 
-#define LOOKS       32u
+#define LOOKS       64u
 #define LOOK_PAUSES 16u /* between two: some 0.3 us */
 
 static void
