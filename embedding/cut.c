@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #define BUFFER_BYTES_MIN ((uint64_t)1 << 20)
+#define READY_OF_BUFFER  8u  /* a part of it is made ready, */
+#define READY_OF_ROWS    16u /* but not more than of the rows */
 
 static void
 freeze(struct rps_table *table)
@@ -94,6 +96,22 @@ open_buffer(struct rps_cut *cut, uint64_t buffer_bytes)
             row_bytes, cut->count);
     free(row_bytes);
     return status;
+}
+
+bool
+rps_cut_make_ready(struct rps_store *store, uint64_t buffer_bytes)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < rps_store_count(store); i++) {
+        const struct rps_table *table = rps_store_at(store, i);
+        bytes += rps_counted(&table->rows) * rps_table_row_bytes(table);
+    }
+    bytes /= READY_OF_ROWS;
+    return rps_save_buffer_make_ready(
+            rps_store_buffer(store), bytes < buffer_bytes / READY_OF_BUFFER
+                                             ? bytes
+                                             : buffer_bytes / READY_OF_BUFFER);
 }
 
 rps_status

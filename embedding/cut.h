@@ -36,6 +36,15 @@ rps_status rps_cut_take(struct rps_store *store, struct rps_now now,
         struct rps_error *error);
 
 /**
+ * Before cuts: one slice of some hundred microseconds in which memory for the
+ * save buffer is made ready, an eighth of buffer_bytes but at most a sixteenth
+ * of the rows' (save_buffer.h). True: there is more to do.
+ *
+ * Threads: any; tables are neither opened nor removed during the call.
+ */
+bool rps_cut_make_ready(struct rps_store *store, uint64_t buffer_bytes);
+
+/**
  * It is in a complete checkpoint: what was changed before it is clean, and a
  * delta may stand on that checkpoint. Frees it.
  *

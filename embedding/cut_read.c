@@ -15,6 +15,7 @@
  * have been asked for when they are copied. Nothing here waits for a request:
  * a shard that is busy is gone on with later.
  */
+#include "base/give_way.h"
 #include "embedding/cut_impl.h"
 #include "embedding/prefetch.h"
 
@@ -314,6 +315,7 @@ walk_shard(struct walk *walk, size_t s, bool *moved)
             i++) {
         *moved = true;
         status = show_both(walk);
+        rps_give_way();
     }
     return status;
 }

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_BYTES ((size_t)64 << 10)
-#define SPARE_MAX   8u /* blocks that are kept for the next rows */
+#define SPARE_MIN    8u  /* blocks that are kept for the next rows */
+#define READY_BLOCKS 16u /* of a slice */
 
 struct list {
     struct rps_kept_block *first, *last;
@@ -24,10 +24,7 @@ struct rps_save_buffer {
     pthread_cond_t space;
     struct list *lists; /* [list_count] */
     size_t list_count;
-    /* of BLOCK_BYTES, in no list. Else one thread would free what another
-     * allocates, many times a millisecond: both would wait in malloc */
-    struct rps_kept_block *spare;
-    uint32_t spare_count;
+    struct rps_spare_blocks spare;
     bool served;
     rps_status state;
     uint64_t reserved;
@@ -68,6 +65,7 @@ rps_save_buffer_destroy(struct rps_save_buffer *buffer)
     if (buffer == NULL) {
         return;
     }
+    buffer->spare.wanted = 0;
     rps_save_buffer_close(buffer);
     pthread_cond_destroy(&buffer->space);
     pthread_mutex_destroy(&buffer->lock);
@@ -123,31 +121,26 @@ take_memory_locked(struct rps_save_buffer *buffer, struct rps_kept_block *block)
     return bytes;
 }
 
+/* A few of them stay while a cut is at hand, in any case. */
+static uint32_t
+spare_max_locked(const struct rps_save_buffer *buffer)
+{
+    const uint32_t least = buffer->lists != NULL ? SPARE_MIN : 0;
+
+    return buffer->spare.wanted > least ? buffer->spare.wanted : least;
+}
+
 /* False: it is the caller's still. */
 static bool
 keep_spare_locked(struct rps_save_buffer *buffer, struct rps_kept_block *block)
 {
-    if (block->bytes == NULL || block->room != BLOCK_BYTES ||
-            buffer->lists == NULL || buffer->spare_count == SPARE_MAX) {
+    if (block->bytes == NULL || block->room != RPS_KEPT_BLOCK_BYTES ||
+            buffer->spare.count >= spare_max_locked(buffer)) {
         return false;
     }
     give_room_locked(buffer, block->room);
-    block->next = buffer->spare;
-    buffer->spare = block;
-    buffer->spare_count++;
+    rps_spare_blocks_add(&buffer->spare, block);
     return true;
-}
-
-static void
-drop_spare_locked(struct rps_save_buffer *buffer)
-{
-    while (buffer->spare != NULL) {
-        struct rps_kept_block *block = buffer->spare;
-        buffer->spare = block->next;
-        free(block->bytes);
-        free(block);
-    }
-    buffer->spare_count = 0;
 }
 
 static void
@@ -158,8 +151,10 @@ drop_all_locked(struct rps_save_buffer *buffer)
         while (list->first != NULL) {
             struct rps_kept_block *block = list->first;
             list->first = block->next;
-            free(take_memory_locked(buffer, block));
-            free(block);
+            if (!keep_spare_locked(buffer, block)) {
+                free(take_memory_locked(buffer, block));
+                free(block);
+            }
         }
         list->last = NULL;
     }
@@ -181,9 +176,9 @@ rps_save_buffer_close(struct rps_save_buffer *buffer)
     pthread_mutex_lock(&buffer->lock);
     atomic_store_explicit(&buffer->open, false, memory_order_relaxed);
     drop_all_locked(buffer);
-    drop_spare_locked(buffer);
     free(buffer->lists);
     buffer->lists = NULL;
+    rps_spare_blocks_trim(&buffer->spare, spare_max_locked(buffer));
     buffer->list_count = 0;
     buffer->figures.limit = 0;
     pthread_cond_broadcast(&buffer->space);
@@ -279,25 +274,56 @@ rps_save_buffer_is_tight(struct rps_save_buffer *buffer)
 static struct rps_kept_block *
 new_block_locked(struct rps_save_buffer *buffer, size_t room)
 {
-    struct rps_kept_block *block = buffer->spare;
+    struct rps_kept_block *block =
+            room == RPS_KEPT_BLOCK_BYTES ? rps_spare_blocks_take(&buffer->spare)
+                                         : NULL;
 
-    if (block != NULL && room == BLOCK_BYTES) {
-        buffer->spare = block->next;
-        buffer->spare_count--;
-        *block = (struct rps_kept_block){.bytes = block->bytes, .room = room};
-        return block;
+    return block != NULL ? block : rps_kept_block_create(room);
+}
+
+/* How many blocks a slice makes. */
+static uint32_t
+missing_locked(const struct rps_save_buffer *buffer)
+{
+    const uint32_t wanted = buffer->spare.wanted;
+    const uint32_t have = buffer->spare.count;
+    const uint32_t missing = have < wanted ? wanted - have : 0;
+
+    return missing < READY_BLOCKS ? missing : READY_BLOCKS;
+}
+
+/* How many are to be made for it; with a cut at hand, none. */
+static uint32_t
+want(struct rps_save_buffer *buffer, uint64_t bytes)
+{
+    uint32_t missing = 0;
+
+    pthread_mutex_lock(&buffer->lock);
+    if (buffer->lists == NULL) {
+        buffer->spare.wanted = (uint32_t)(bytes / RPS_KEPT_BLOCK_BYTES);
+        rps_spare_blocks_trim(&buffer->spare, buffer->spare.wanted);
+        missing = missing_locked(buffer);
     }
-    block = calloc(1, sizeof(*block));
-    if (block == NULL) {
-        return NULL;
+    pthread_mutex_unlock(&buffer->lock);
+    return missing;
+}
+
+bool
+rps_save_buffer_make_ready(struct rps_save_buffer *buffer, uint64_t bytes)
+{
+    struct rps_kept_block *blocks =
+            rps_kept_blocks_create_written(want(buffer, bytes));
+    bool more = blocks != NULL;
+
+    pthread_mutex_lock(&buffer->lock);
+    while (blocks != NULL) {
+        struct rps_kept_block *block = blocks;
+        blocks = block->next;
+        rps_spare_blocks_add(&buffer->spare, block);
     }
-    block->room = room;
-    block->bytes = malloc(room);
-    if (block->bytes == NULL) {
-        free(block);
-        return NULL;
-    }
-    return block;
+    more = more && missing_locked(buffer) > 0;
+    pthread_mutex_unlock(&buffer->lock);
+    return more;
 }
 
 /* The block that a row of so many bytes goes to; NULL: no memory. */
@@ -311,8 +337,8 @@ open_block_locked(
             block->room - block->used >= stride) {
         return block;
     }
-    block = new_block_locked(
-            buffer, stride > BLOCK_BYTES ? stride : BLOCK_BYTES);
+    block = new_block_locked(buffer,
+            stride > RPS_KEPT_BLOCK_BYTES ? stride : RPS_KEPT_BLOCK_BYTES);
     if (block == NULL) {
         return NULL;
     }
@@ -483,5 +509,6 @@ rps_save_buffer_figures(
 {
     pthread_mutex_lock(&buffer->lock);
     *out = buffer->figures;
+    out->ready = (uint64_t)buffer->spare.count * RPS_KEPT_BLOCK_BYTES;
     pthread_mutex_unlock(&buffer->lock);
 }

@@ -17,9 +17,11 @@
 #define RPS_EMBEDDING_SAVE_BUFFER_H
 
 #include "embedding/budget.h"
+#include "embedding/kept_block.h"
 
 #include <recps/status.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,15 +34,6 @@ struct rps_kept_row {
     uint32_t changed; /* since the last checkpoint: a delta has it */
 };
 
-/** Rows of one table, one behind the other. */
-struct rps_kept_block {
-    struct rps_kept_block *next;
-    uint64_t offset; /* where it was put away; bytes is NULL then */
-    char *bytes;     /* [room], [used] of them with rows */
-    size_t used;
-    size_t room;
-};
-
 struct rps_save_figures {
     uint64_t limit; /* bytes; 0: no cut is at hand */
     uint64_t used;
@@ -48,6 +41,7 @@ struct rps_save_figures {
     uint64_t rows;     /* copied since the cut */
     uint64_t waits;    /* for room, since the cut */
     uint64_t put_away; /* bytes */
+    uint64_t ready;    /* bytes for the next rows that are there already */
 };
 
 /** NULL: no memory. */
@@ -65,6 +59,15 @@ void rps_save_buffer_destroy(struct rps_save_buffer *buffer);
 RPS_NODISCARD rps_status rps_save_buffer_open(struct rps_save_buffer *buffer,
         uint64_t limit, const size_t *row_bytes, size_t count);
 void rps_save_buffer_close(struct rps_save_buffer *buffer);
+
+/**
+ * Memory for the rows of the next cut: `bytes` of it, in no limit or budget
+ * as long as no row is in it. The first write to a page takes longer than
+ * copying the rows that go there, and a push would wait for it. One slice of
+ * some hundred microseconds; what is beyond `bytes` is given back. True:
+ * there is more to do. With a cut at hand it does nothing.
+ */
+bool rps_save_buffer_make_ready(struct rps_save_buffer *buffer, uint64_t bytes);
 
 /** Somebody takes blocks out from now on: who finds it full may wait. */
 void rps_save_buffer_serve(struct rps_save_buffer *buffer);

@@ -131,6 +131,7 @@ rps_keeper_slice(struct rps_keeper *keeper)
         more = keep_next(keeper);
         pthread_rwlock_unlock(&service->change_lock);
     }
+    more = rps_save_make_ready(service) || more;
     pthread_rwlock_unlock(&service->state_lock);
     pthread_mutex_unlock(&keeper->turn);
     return more;

@@ -73,6 +73,10 @@ void rps_save_finish(struct rps_service *service, bool complete);
 /** Drop what nobody will end. Threads: the keeper. */
 void rps_save_tend(struct rps_service *service);
 
+/** A slice of rps_cut_make_ready(), where there are saves. state_lock is
+ * held. */
+bool rps_save_make_ready(struct rps_service *service);
+
 /** A save failed here: so it is said. `cut`: its number; 0: it had none, or
  * what it had is gone. */
 void rps_save_note_failure(struct rps_service *service, uint64_t step,

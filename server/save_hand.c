@@ -196,11 +196,25 @@ make_way(struct rps_service *service, struct rps_error *error)
                              "SAVE: another save is in progress here");
 }
 
+static uint64_t
+buffer_bytes(const struct rps_service *service)
+{
+    const uint64_t bytes = service->options.save_buffer;
+
+    return bytes != 0 ? bytes : RPS_SAVE_BUFFER_BYTES;
+}
+
+bool
+rps_save_make_ready(struct rps_service *service)
+{
+    return service->options.checkpoint_dir != NULL &&
+           rps_cut_make_ready(service->store, buffer_bytes(service));
+}
+
 static rps_status
 fill(struct rps_service *service, struct rps_save *save,
         struct rps_error *error)
 {
-    const uint64_t buffer = service->options.save_buffer;
     rps_status status =
             rps_lanes_record(service->lanes, &save->lanes, &save->lane_count);
 
@@ -208,7 +222,7 @@ fill(struct rps_service *service, struct rps_save *save,
         return rps_fail(error, status, "SAVE: no memory for the lanes");
     }
     return rps_cut_take(service->store, rps_service_now(service),
-            buffer != 0 ? buffer : RPS_SAVE_BUFFER_BYTES, &save->cut, error);
+            buffer_bytes(service), &save->cut, error);
 }
 
 rps_status

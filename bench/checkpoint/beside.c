@@ -3,6 +3,7 @@
 
 #include "bench/checkpoint/traffic.h"
 #include "bench/print.h"
+#include "embedding/cut.h"
 
 #include <math.h>
 
@@ -177,6 +178,9 @@ run_traffic(struct bench_traffic *traffic, uint64_t step)
     double peak = 0;
     rps_status status = bench_traffic_peak(traffic, seconds / 2, &peak);
 
+    while (rps_cut_make_ready(saves->store, saves->args->save_buffer)) {
+        /* as the server does between its saves */
+    }
     saves->report->push_peak_per_second = peak;
     if (status == RPS_OK) {
         status = bench_traffic_run(

@@ -128,7 +128,7 @@ carry(struct rps_ckpt_io *io, uint64_t i)
     const bool direct = is_direct(io);
 
     if (io->writes) {
-        place->sum = rps_ckpt_sum(place->bytes, place->n);
+        place->sum = rps_ckpt_sum_behind(place->bytes, place->n);
     }
     place->error = carry_once(io, place, offset);
     if (place->error == EINVAL && direct) {

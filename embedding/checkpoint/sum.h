@@ -12,6 +12,8 @@
 #include <xxhash.h>
 #endif
 
+#include "base/give_way.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +28,30 @@ static inline void
 rps_ckpt_sum_add(XXH3_state_t *whole, const void *bytes, size_t n)
 {
     (void)XXH3_64bits_update(whole, bytes, n);
+}
+
+#define RPS_CKPT_SUM_PART ((size_t)256 << 10)
+
+/** The same of many bytes, giving way to others (base/give_way.h). */
+static inline uint64_t
+rps_ckpt_sum_behind(const void *bytes, size_t n)
+{
+    XXH3_state_t *state = XXH3_createState();
+    uint64_t sum;
+
+    if (state == NULL) {
+        return rps_ckpt_sum(bytes, n);
+    }
+    (void)XXH3_64bits_reset(state);
+    for (size_t at = 0; at < n; at += RPS_CKPT_SUM_PART) {
+        const size_t left = n - at;
+        rps_ckpt_sum_add(state, (const char *)bytes + at,
+                left < RPS_CKPT_SUM_PART ? left : RPS_CKPT_SUM_PART);
+        rps_give_way();
+    }
+    sum = XXH3_64bits_digest(state);
+    (void)XXH3_freeState(state);
+    return sum;
 }
 
 #endif /* RPS_EMBEDDING_CHECKPOINT_SUM_H */
