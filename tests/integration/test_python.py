@@ -117,6 +117,39 @@ def test_arrays_go_by_address(client):
     assert ticket.wait().ctypes.data == address
 
 
+def test_pooling_without_bags_is_refused(client):
+    table, rows = filled(client)
+    for pooling in ("mean", "sum"):
+        with pytest.raises(ValueError, match="pooling.*needs offsets"):
+            table.lookup([3, 1], pooling=pooling)
+        with pytest.raises(ValueError, match="pooling.*needs offsets"):
+            table.push([3], numpy.ones((1, DIM), "f4"), pooling=pooling)
+    numpy.testing.assert_array_equal(table.lookup([3, 1]), rows[[3, 1]])
+
+
+def test_masked_ids_are_refused(client):
+    table, _ = filled(client)
+    with pytest.raises(TypeError, match="ids: a masked array"):
+        table.lookup(numpy.ma.array([5, 0], mask=[1, 0]))
+
+
+def test_a_dropped_table_has_no_length():
+    with recps.connect("embedded") as own:
+        table = own.get_embedding_table("gone", DIM)
+        assert len(table) == 0
+        table.drop()
+        with pytest.raises(recps.NotFoundError, match="gone"):
+            len(table)
+    with pytest.raises(recps.ClosedError), own:
+        pass
+
+
+def test_an_empty_list_of_servers_is_refused():
+    for cluster in ({"ps": []}, {"cluster": {"ps": [], "worker": ["a:1"]}}):
+        with pytest.raises(ValueError, match="ps is empty"):
+            recps.connect(cluster)
+
+
 def test_bags_are_pooled(client):
     table, rows = filled(client)
     ids, offsets = numpy.array([3, 1, 4, 1, 5]), [0, 3, 3, 5]

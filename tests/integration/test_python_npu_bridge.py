@@ -64,6 +64,15 @@ def test_a_star_exports_what_the_guide_uses():
             npu.get_local_rank_id()) == (0, 1, 0)
     with pytest.raises(NotImplementedError, match="NPUEstimator.*Session"):
         from npu_bridge.estimator import NPUEstimator  # noqa: F401
+    for name in ("NPUEstimator", "NPUEstimatorSpec", "NPURunConfig"):
+        with pytest.raises(NotImplementedError, match=f"{name}.*Session"):
+            scope[name](op_select_implmode="high_precision")
+    with pytest.raises(NotImplementedError, match="NPUEstimator.*Session"):
+        from npu_bridge.estimator.npu.npu_estimator import (  # noqa: F401
+            NPUEstimator)
+    with pytest.raises(NotImplementedError, match="NPURunConfig.*Session"):
+        from npu_bridge.estimator.npu.npu_config import (  # noqa: F401
+            NPURunConfig)
 
 
 @pytest.mark.parametrize("task, wanted", [

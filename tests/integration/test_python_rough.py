@@ -421,3 +421,26 @@ def test_ctrl_c_in_a_report_is_raised_by_the_call():
             table.lookup([1])
         assert ticket.wait().shape == (1, DIM)
         assert not client._borrowed
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_request_timeout_ends_calls_to_a_server_that_stops(recpsd, transport):
+    with connect(recpsd, transport, request_timeout=1) as client:
+        table = table_of(client)
+        ids = numpy.arange(100)
+        table.lookup(ids)
+        with Stopped(recpsd):
+            for call in (lambda: table.lookup(ids),
+                         lambda: recps.lookup_tables(
+                             [recps.Lookup(table, ids)]),
+                         lambda: table.push(ids, numpy.ones((100, DIM),
+                                                            "f4")),
+                         client.stats):
+                with pytest.raises(recps.TimedOutError):
+                    call()
+        assert numpy.isfinite(table.lookup(ids)).all()
+
+
+def test_a_lookup_within_request_timeout_answers(recpsd):
+    with connect(recpsd, request_timeout=100) as client:
+        assert table_of(client).lookup([1, 2]).shape == (2, DIM)

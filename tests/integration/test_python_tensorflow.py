@@ -507,6 +507,18 @@ def test_arguments_have_rec_sdk_s_ranges(rec, tmp_path):
           "p" * 1025, 1)
 
 
+def test_what_a_server_cannot_hold_is_said_when_a_table_is_named(rec):
+    with pytest.warns(UserWarning, match="2147483647 is taken as 65535"):
+        table = rec.get_embedding_table("mu", 4, 10,
+                                        min_used_times=2**31 - 1)
+    with pytest.warns(UserWarning, match="4294967296 is taken as 4294967295"):
+        other = rec.get_embedding_table("mc", 4, 10, max_cold_secs=2**32)
+    wrong(ValueError, "name: must not start with a dot", rec
+          .get_embedding_table, ".a", 4, 10)
+    for each in (table, other):
+        assert rec.embedding_lookup(each, tf.constant([1])).shape == (1, 4)
+
+
 def test_optimizers_and_tables_that_do_not_fit_are_refused(rec, caplog):
     table = rec.get_embedding_table("user", 4, 10)
     rows = rec.embedding_lookup(table, [1])

@@ -318,6 +318,31 @@ def test_a_state_dict_says_where_the_rows_are(tmp_path):
         model.load_state_dict(state, strict=False)
 
 
+def test_rows_are_assigned_from_arrays_too(client):
+    module = recps.torch.EmbeddingTable("assigned", 2, client=client)
+    wanted = numpy.arange(6, dtype="f4").reshape(3, 2)
+    for ids, rows in ((numpy.arange(3), wanted), ([0, 1, 2], wanted.tolist()),
+                      (torch.arange(3), torch.from_numpy(wanted))):
+        module.assign([0, 1, 2], numpy.zeros((3, 2), "f4"))
+        module.assign(ids, rows)
+        numpy.testing.assert_array_equal(
+            module.table.lookup([0, 1, 2]), wanted)
+
+
+def test_numbers_of_a_module_are_checked_when_they_are_set(client):
+    module = recps.torch.EmbeddingTable("numbers", 2, client=client)
+    module.learning_rate = 0.5
+    module.learning_rate = None
+    for wrong in (-1, float("nan"), float("inf"), "x"):
+        with pytest.raises((TypeError, ValueError), match="learning_rate"):
+            module.learning_rate = wrong
+    for wrong in (float("nan"), float("-inf"), "x"):
+        with pytest.raises((TypeError, ValueError), match="gradient_scale"):
+            recps.torch.EmbeddingTable("numbers", 2, client=client,
+                              gradient_scale=wrong)
+    assert module.learning_rate is None and module.gradient_scale == 1.0
+
+
 def test_what_is_wrong_is_said(client):
     mine = table(client)
     with pytest.raises(TypeError, match="torch.float32"):

@@ -51,6 +51,9 @@ def as_keys(ids: ArrayLike, narrow: bool = False,
 
     ``narrow``: the table's keys are int32, which are widened with their sign.
     """
+    if numpy.ma.isMaskedArray(ids):
+        raise TypeError(f"{name}: a masked array, must be plain: a masked id "
+                        "would be looked up, too (see padding)")
     array = _of_python(ids, name)
     if array.dtype.kind not in "iu":
         raise TypeError(

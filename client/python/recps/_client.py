@@ -169,6 +169,8 @@ class Client:
     def __init__(self, handle: ctypes.c_void_p, options: Options) -> None:
         self._handle = handle
         self._options = options
+        # of the blocking forms of tickets; the other calls have it in C
+        self._request_timeout = float(options._given["request_timeout"])
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._borrowed: dict[int, typing.Any] = {}
@@ -311,6 +313,8 @@ class Client:
         return self._forsaken or not self._handle.value
 
     def __enter__(self) -> Client:
+        if self.closed:
+            raise ClosedError("the client was closed")
         return self
 
     def __exit__(self, *_: object) -> None:

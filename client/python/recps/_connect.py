@@ -45,6 +45,12 @@ def text_of(cluster: ClusterLike) -> str | None:
         whole_thing = dict(cluster)
         if whole_thing and all(key in _ROLES for key in whole_thing):
             whole_thing = {"cluster": whole_thing}
+        hosts = whole_thing.get("cluster")
+        if isinstance(hosts, typing.Mapping) and "ps" in hosts and (
+                not hosts["ps"]):
+            raise ValueError("cluster: ps is empty; name the servers' "
+                             'addresses, or connect("embedded") for tables '
+                             "in this process")
         try:
             return json.dumps(whole_thing)
         except (TypeError, ValueError) as error:

@@ -15,6 +15,7 @@ from recps._arrays import (Array, ArrayLike, Floats, Keys, apart, as_keys,
                            as_offsets, as_padding, as_rows, result_array)
 from recps._client import Client
 from recps._ticket import Ticket, settle
+from recps.errors import NotFoundError
 from recps.tables import index_of, real, whole
 
 __all__ = ["EmbeddingTable", "Eviction", "Hot", "Lookup", "Push", "RowBatch",
@@ -62,7 +63,7 @@ class Lookup:
     ids: ArrayLike
     out: Floats | None = None
     offsets: ArrayLike | None = None
-    pooling: str = "sum"
+    pooling: str | None = None  # sum
     read_only: bool = False
     padding: int | None = None
     pool_on_server: bool = False
@@ -78,7 +79,7 @@ class Push:
     gradients: ArrayLike
     lr: float | None = None
     offsets: ArrayLike | None = None
-    pooling: str = "sum"
+    pooling: str | None = None  # sum
     padding: int | None = None
     pool_on_server: bool = False
     wire: str = "float32"
@@ -158,7 +159,8 @@ class EmbeddingTable:
     # --- lookups ----------------------------------------------------------
 
     def lookup(self, ids: ArrayLike, out: Floats | None = None, *,
-               offsets: ArrayLike | None = None, pooling: str = "sum",
+               offsets: ArrayLike | None = None,
+               pooling: str | None = None,
                read_only: bool = False, padding: int | None = None,
                pool_on_server: bool = False,
                wire: str = "float32") -> Floats:
@@ -173,7 +175,7 @@ class EmbeddingTable:
             is returned. float32, contiguous, or two-dimensional with
             contiguous rows (a slice of the columns of another array).
         :param offsets: [bags + 1], from 0 to the number of ids.
-        :param pooling: of bags: ``sum``, ``mean`` or ``sqrtn``.
+        :param pooling: of bags: ``sum`` (None), ``mean`` or ``sqrtn``.
         :param read_only: for evaluation.
         :param padding: an id that reads zeros and is never sent.
         :param pool_on_server: servers sum what they have of a bag.
@@ -187,7 +189,8 @@ class EmbeddingTable:
             padding=padding, pool_on_server=pool_on_server, wire=wire))
 
     def lookup_async(self, ids: ArrayLike, out: Floats | None = None, *,
-                     offsets: ArrayLike | None = None, pooling: str = "sum",
+                     offsets: ArrayLike | None = None,
+                     pooling: str | None = None,
                      read_only: bool = False, padding: int | None = None,
                      pool_on_server: bool = False,
                      wire: str = "float32") -> Ticket[Floats]:
@@ -203,7 +206,8 @@ class EmbeddingTable:
 
     def push(self, ids: ArrayLike, grads: ArrayLike,
              lr: float | None = None, *, step: int = 0,
-             offsets: ArrayLike | None = None, pooling: str = "sum",
+             offsets: ArrayLike | None = None,
+             pooling: str | None = None,
              padding: int | None = None, pool_on_server: bool = False,
              wire: str = "float32") -> None:
         """Gradients of ids, ``ids.shape + (dimension,)`` float32: one step of
@@ -221,7 +225,8 @@ class EmbeddingTable:
 
     def push_async(self, ids: ArrayLike, grads: ArrayLike,
                    lr: float | None = None, *, step: int = 0,
-                   offsets: ArrayLike | None = None, pooling: str = "sum",
+                   offsets: ArrayLike | None = None,
+                   pooling: str | None = None,
                    padding: int | None = None, pool_on_server: bool = False,
                    wire: str = "float32") -> Ticket[None]:
         """:meth:`push`, begun."""
@@ -384,7 +389,10 @@ class EmbeddingTable:
 
     def __len__(self) -> int:
         """Rows that it has, over all servers."""
-        return int(self.stats().get("rows", 0))
+        stats = self.stats()
+        if "rows" not in stats:
+            raise NotFoundError(f"the table {self._name!r} was dropped")
+        return int(stats["rows"])
 
 
 # --- fused calls -------------------------------------------------------------
@@ -411,9 +419,14 @@ def _common(part: Lookup | Push, request: typing.Any, keys: Keys,
                 f"ids, {keys.size}")
         request.offsets = offsets.ctypes.data
         request.bag_count = offsets.size - 1
-        request.pooling = index_of("pooling", part.pooling, c.POOLINGS)
+        request.pooling = index_of(
+            "pooling", "sum" if part.pooling is None else part.pooling,
+            c.POOLINGS)
         request.flags |= c.POOL_ON_SERVER if part.pool_on_server else 0
         shape = (offsets.size - 1,)
+    elif part.pooling is not None:
+        raise ValueError(f"pooling: {part.pooling!r}, needs offsets: without "
+                         "them there are no bags")
     return shape, (keys, offsets)
 
 

@@ -51,6 +51,11 @@ class Ids(typing.NamedTuple):
     pooling: str = "sum"
 
     @property
+    def bag_pooling(self) -> str | None:
+        """As a table's calls take it: None without bags."""
+        return None if self.offsets is None else self.pooling
+
+    @property
     def tensors(self) -> list[TensorLike]:
         """What an operation is given of it."""
         return ([self.keys] if self.offsets is None
@@ -211,7 +216,7 @@ class Rows:
             self._before_read()
         self.wait()  # a lookup sees the pushes before it
         return self.table.lookup(
-            ids.keys, offsets=ids.offsets, pooling=ids.pooling,
+            ids.keys, offsets=ids.offsets, pooling=ids.bag_pooling,
             pool_on_server=self._pools_there(ids.offsets),
             read_only=read_only, padding=self.padding_id,
             wire=modes.lookup_wire)
@@ -234,7 +239,7 @@ class Rows:
                 return
         ticket = self.table.push_async(
             part.ids.keys, part.gradient, self.learning_rate,
-            offsets=part.ids.offsets, pooling=part.ids.pooling,
+            offsets=part.ids.offsets, pooling=part.ids.bag_pooling,
             pool_on_server=self._pools_there(part.ids.offsets),
             padding=self.padding_id, wire=modes.push_wire)
         with self._lock:

@@ -171,8 +171,16 @@ def _slice(left: float | None) -> int:
 
 def settle(ticket: Ticket[T]) -> T:
     """The blocking form: whatever ends the wait, nothing stays on its way."""
+    timeout = ticket._client._request_timeout or None
     try:
-        return ticket.wait()
+        return ticket.wait(timeout)
+    except TimedOutError:
+        if ticket._over:  # so it ended by itself
+            raise
+        ticket.cancel()
+        raise TimedOutError(
+            f"no answer within {timeout:g} s (request_timeout): whether a "
+            "push was carried out is not known") from None
     except BaseException:
         ticket.cancel()
         raise

@@ -12,6 +12,7 @@ PyTorch.
 from __future__ import annotations
 
 import contextlib
+import math
 import typing
 
 import numpy
@@ -19,10 +20,12 @@ import torch
 from torch import nn
 
 import recps
+from recps._arrays import ArrayLike
 from recps._client import Client
 from recps._table import EmbeddingTable as Table
 from recps._table import Push, push_tables
 from recps._ticket import Ticket
+from recps.tables import real
 
 __all__ = ["EmbeddingBagTable", "EmbeddingTable", "push_gradients"]
 
@@ -62,6 +65,14 @@ class _Lookup(torch.autograd.Function):
         ids, offsets = ctx.saved_tensors
         ctx.module._take(ids, offsets, grads[0])
         return None, None, None, None
+
+
+def _finite(name: str, value: typing.Any, least: float) -> float:
+    number = real(name, value)
+    if math.isinf(number) or number < least:
+        raise ValueError(f"{name}: {value!r}, must be a finite number"
+                         + ("" if math.isinf(least) else " of 0 or more"))
+    return number
 
 
 class EmbeddingTable(nn.Module):
@@ -186,10 +197,36 @@ class EmbeddingTable(nn.Module):
         super().zero_grad(set_to_none)
 
     @torch.no_grad()
-    def assign(self, ids: torch.Tensor, rows: torch.Tensor) -> None:
-        """Write rows as they are: start values."""
+    def assign(self, ids: torch.Tensor | ArrayLike,
+               rows: torch.Tensor | ArrayLike) -> None:
+        """Write rows as they are: start values. Tensors, or what
+        :meth:`recps.Table.assign` takes."""
         self.wait()
-        self.table.assign(_array(ids), _array(rows.to(torch.float32)))
+        self.table.assign(
+            _array(ids) if isinstance(ids, torch.Tensor) else ids,
+            _array(rows.to(torch.float32))
+            if isinstance(rows, torch.Tensor) else rows)
+
+    # --- numbers that may be set between steps -----------------------------
+
+    @property
+    def learning_rate(self) -> float | None:
+        """Of pushes; None: the optimizer's."""
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float | None) -> None:
+        self._learning_rate = (
+            None if value is None else _finite("learning_rate", value, 0.0))
+
+    @property
+    def gradient_scale(self) -> float:
+        """What gradients are multiplied by."""
+        return self._gradient_scale
+
+    @gradient_scale.setter
+    def gradient_scale(self, value: float) -> None:
+        self._gradient_scale = _finite("gradient_scale", value, -math.inf)
 
     # --- state_dict -------------------------------------------------------
 
@@ -323,7 +360,7 @@ def _spread(kept: Push, ids: typing.Any, rows: typing.Any) -> typing.Any:
     real = numpy.ones(ids.size, bool) if kept.padding is None else (
         ids != kept.padding)
     sizes = numpy.bincount(bag, real, minlength=counts.size)
-    power = {"sum": 0.0, "mean": 1.0, "sqrtn": 0.5}[kept.pooling]
+    power = {"sum": 0.0, "mean": 1.0, "sqrtn": 0.5}[kept.pooling or "sum"]
     scale = 1 / numpy.maximum(sizes, 1) ** power
     spread: typing.Any = (rows[bag] * scale[bag, None]).astype(numpy.float32)
     return spread

@@ -15,9 +15,12 @@ from recps._modes import modes
 from recps._tensorflow_rows import Ids, Rows, TensorLike, as_ids
 from recps.compat import _options
 from recps.compat.mxrec import _checks, _config, _evaluator, _sync
+from recps.errors import warn_user
 
 _NAME = re.compile(r"[0-9A-Za-z_.]+")
 _INT31 = 2**31 - 1
+_USES_MOST = 2**16 - 1  # what a server holds
+_SECONDS_MOST = 2**32 - 1
 
 #: AdamWOptimizer's defaults: of a table that no optimizer was given to.
 DEFAULT_OPTIMIZER = recps.AdamW(0.01, beta1=0.9, beta2=0.999, epsilon=1e-8,
@@ -191,6 +194,14 @@ def _variance_scaling(given: typing.Any) -> recps.Initializer:
             kind, kind))
 
 
+def _held(name: str, value: int, most: int) -> int:
+    """What a server holds of it."""
+    if value > most:
+        warn_user(f"{name}: {value} is taken as {most}, the most that a "
+                  "recps server holds", UserWarning)
+    return min(value, most)
+
+
 def _checked(name: typing.Any, dimension: typing.Any, vocabulary: typing.Any,
              min_used_times: typing.Any,
              max_cold_secs: typing.Any) -> dict[str, typing.Any]:
@@ -199,6 +210,9 @@ def _checked(name: typing.Any, dimension: typing.Any, vocabulary: typing.Any,
     if not _NAME.fullmatch(name):
         raise ValueError("name: must have characters of [0-9A-Za-z_.] alone, "
                          f"got {name!r}")
+    if name.startswith("."):  # it is a folder's name in a checkpoint
+        raise ValueError("name: must not start with a dot, got "
+                         f"{name!r}")
     dimension = _checks.whole("dimension", dimension, 1, 512)
     vocabulary = _checks.whole("device_vocabulary_size", vocabulary, 0, 10**9)
     if min_used_times:  # 0 is None
@@ -212,8 +226,10 @@ def _checked(name: typing.Any, dimension: typing.Any, vocabulary: typing.Any,
                          "got 0")
     return {"name": name, "dimension": dimension,
             "device_vocabulary_size": vocabulary,
-            "min_used_times": min_used_times or 0,
-            "max_cold_secs": max_cold_secs or 0}
+            "min_used_times": _held("min_used_times", min_used_times or 0,
+                                    _USES_MOST),
+            "max_cold_secs": _held("max_cold_secs", max_cold_secs or 0,
+                                   _SECONDS_MOST)}
 
 
 def _refuse_clock(fields: dict[str, typing.Any]) -> None:

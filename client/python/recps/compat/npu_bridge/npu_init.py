@@ -6,6 +6,8 @@ from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from recps.compat import _collective, _session
 from recps.compat.npu_bridge.estimator import npu_ops, npu_unary_ops
+from recps.compat.npu_bridge.estimator._absent import (
+    NPUEstimator, NPUEstimatorSpec, NPURunConfig)
 from recps.compat.npu_bridge.estimator.npu.npu_loss_scale_manager import (
     ExponentialUpdateLossScaleManager, FixedLossScaleManager)
 from recps.compat.npu_bridge.estimator.npu.npu_loss_scale_optimizer import (
@@ -17,7 +19,8 @@ from recps.compat.npu_bridge.hccl import hccl_ops
 
 __all__ = ["ExponentialUpdateLossScaleManager", "FixedLossScaleManager",
            "NPUBroadcastGlobalVariablesHook", "NPUDistributedOptimizer",
-           "NPULossScaleOptimizer", "RewriterConfig", "get_local_rank_id",
+           "NPUEstimator", "NPUEstimatorSpec", "NPULossScaleOptimizer",
+           "NPURunConfig", "RewriterConfig", "get_local_rank_id",
            "get_rank_id", "get_rank_size", "hccl_ops", "npu_allreduce",
            "npu_distributed_optimizer_wrapper", "npu_ops", "npu_unary_ops"]
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import typing
 
-_ESTIMATOR = ("NPUEstimator", "NPUEstimatorSpec", "NPURunConfig")
+from recps.compat.npu_bridge.estimator._absent import refuse
 
 
 def __getattr__(name: str) -> typing.Any:
-    if name in _ESTIMATOR:
-        raise NotImplementedError(
-            f"{name}: Estimators are not supported; train in a "
-            "tf.compat.v1.Session, with the NpuOptimizer options in its "
-            "ConfigProto (docs/MIGRATION.md)")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return refuse(__name__, name)
