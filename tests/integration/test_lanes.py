@@ -395,6 +395,8 @@ def test_a_deadline_ends_while_the_server_is_away(recpsd):
     with Pusher(recpsd.port) as pusher:
         pusher.good("push", 5, 1)
         recpsd.process.send_signal(signal.SIGSTOP)
+        # each of its threads stops when it sees it: one may answer before
+        os.waitid(os.P_PID, recpsd.process.pid, os.WSTOPPED | os.WNOWAIT)
         try:
             # sent, and whether it was done nobody knows
             answer = pusher("timed", 5, 200)
