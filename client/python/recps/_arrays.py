@@ -51,7 +51,7 @@ def as_keys(ids: ArrayLike, narrow: bool = False,
 
     ``narrow``: the table's keys are int32, which are widened with their sign.
     """
-    if numpy.ma.isMaskedArray(ids):
+    if isinstance(ids, numpy.ma.MaskedArray):
         raise TypeError(f"{name}: a masked array, must be plain: a masked id "
                         "would be looked up, too (see padding)")
     array = _of_python(ids, name)
