@@ -107,20 +107,6 @@ give_room_locked(struct rps_save_buffer *buffer, size_t room)
     pthread_cond_broadcast(&buffer->space);
 }
 
-/* The memory of a block, which the caller frees: without the lock, where
- * others wait for it. */
-static char *
-take_memory_locked(struct rps_save_buffer *buffer, struct rps_kept_block *block)
-{
-    char *bytes = block->bytes;
-
-    if (bytes != NULL) {
-        block->bytes = NULL;
-        give_room_locked(buffer, block->room);
-    }
-    return bytes;
-}
-
 /* A few of them stay while a cut is at hand, in any case. */
 static uint32_t
 spare_max_locked(const struct rps_save_buffer *buffer)
@@ -130,17 +116,22 @@ spare_max_locked(const struct rps_save_buffer *buffer)
     return buffer->spare.wanted > least ? buffer->spare.wanted : least;
 }
 
-/* False: it is the caller's still. */
+/* Its rows are not needed any more. False: it is a spare block now; true: the
+ * caller destroys it, without the lock, where others wait for it. */
 static bool
-keep_spare_locked(struct rps_save_buffer *buffer, struct rps_kept_block *block)
+let_go_locked(struct rps_save_buffer *buffer, struct rps_kept_block *block)
 {
-    if (block->bytes == NULL || block->room != RPS_KEPT_BLOCK_BYTES ||
-            buffer->spare.count >= spare_max_locked(buffer)) {
-        return false;
+    const bool keeps = block->bytes != NULL &&
+                       block->room == RPS_KEPT_BLOCK_BYTES &&
+                       buffer->spare.count < spare_max_locked(buffer);
+
+    if (block->bytes != NULL) {
+        give_room_locked(buffer, block->room);
     }
-    give_room_locked(buffer, block->room);
-    rps_spare_blocks_add(&buffer->spare, block);
-    return true;
+    if (keeps) {
+        rps_spare_blocks_add(&buffer->spare, block);
+    }
+    return !keeps;
 }
 
 static void
@@ -151,9 +142,8 @@ drop_all_locked(struct rps_save_buffer *buffer)
         while (list->first != NULL) {
             struct rps_kept_block *block = list->first;
             list->first = block->next;
-            if (!keep_spare_locked(buffer, block)) {
-                free(take_memory_locked(buffer, block));
-                free(block);
+            if (let_go_locked(buffer, block)) {
+                rps_kept_block_destroy(block);
             }
         }
         list->last = NULL;
@@ -313,15 +303,18 @@ rps_save_buffer_make_ready(struct rps_save_buffer *buffer, uint64_t bytes)
 {
     struct rps_kept_block *blocks =
             rps_kept_blocks_create_written(want(buffer, bytes));
-    bool more = blocks != NULL;
+    bool more;
 
+    if (blocks == NULL) {
+        return false; /* as nearly always, or there is no memory */
+    }
     pthread_mutex_lock(&buffer->lock);
     while (blocks != NULL) {
         struct rps_kept_block *block = blocks;
         blocks = block->next;
         rps_spare_blocks_add(&buffer->spare, block);
     }
-    more = more && missing_locked(buffer) > 0;
+    more = missing_locked(buffer) > 0;
     pthread_mutex_unlock(&buffer->lock);
     return more;
 }
@@ -434,18 +427,13 @@ void
 rps_save_buffer_drop(
         struct rps_save_buffer *buffer, struct rps_kept_block *block)
 {
-    char *bytes = NULL;
-    bool kept = false;
+    bool over;
 
     pthread_mutex_lock(&buffer->lock);
-    kept = keep_spare_locked(buffer, block);
-    if (!kept) {
-        bytes = take_memory_locked(buffer, block);
-    }
+    over = let_go_locked(buffer, block);
     pthread_mutex_unlock(&buffer->lock);
-    if (!kept) {
-        free(bytes);
-        free(block);
+    if (over) {
+        rps_kept_block_destroy(block);
     }
 }
 
@@ -492,10 +480,11 @@ rps_save_buffer_put_away(struct rps_save_buffer *buffer, size_t list,
             (block = next_to_put_away(buffer, list)) != NULL) {
         status = put(context, block->bytes, block->used, &block->offset);
         if (status == RPS_OK) {
-            char *bytes = NULL;
+            char *bytes = block->bytes;
             pthread_mutex_lock(&buffer->lock);
             buffer->figures.put_away += block->used;
-            bytes = take_memory_locked(buffer, block);
+            block->bytes = NULL;
+            give_room_locked(buffer, block->room);
             pthread_mutex_unlock(&buffer->lock);
             free(bytes);
         }
