@@ -176,6 +176,13 @@ class Recpsd:
             assert connection.call(wire.PING).status == wire.OK
 
 
+def stop(process):
+    """Until SIGCONT. Each of its threads stops when it sees it, and one of
+    them might answer before: when this returns, all have."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
 def until(condition, timeout=20):
     """What condition() answers once that is true."""
     end = time.monotonic() + timeout

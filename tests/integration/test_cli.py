@@ -347,7 +347,7 @@ def test_version_names_the_program():
 @pytest.mark.parametrize("transport", ["tcp", "unix", "shm", "auto"])
 def test_a_silent_server_is_named_with_the_time_that_passed(
         recpsd, transport):
-    recpsd.process.send_signal(signal.SIGSTOP)
+    programs.stop(recpsd.process)
     try:
         run = recps("ping", "--ps-hosts", f"127.0.0.1:{recpsd.port}",
                     "--connect-timeout", "1", "--transport", transport)

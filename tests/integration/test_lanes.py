@@ -173,7 +173,7 @@ def test_a_loop_of_ones_own_is_woken_where_it_must_be(proxied, way):
             proxy.cut(way, wire.PUSH, byte)
             pusher.good("polled", 5, 3)
         programs.until(lambda: proxy.cuts == 4)
-        server.process.send_signal(signal.SIGSTOP)
+        programs.stop(server.process)
         proxy.cut_all()  # HELLO has no answer for a while
         pusher.begin("polled", 5, 3)
         time.sleep(0.2)
@@ -394,9 +394,7 @@ def test_a_server_that_stays_away_is_given_up(recpsd):
 def test_a_deadline_ends_while_the_server_is_away(recpsd):
     with Pusher(recpsd.port) as pusher:
         pusher.good("push", 5, 1)
-        recpsd.process.send_signal(signal.SIGSTOP)
-        # each of its threads stops when it sees it: one may answer before
-        os.waitid(os.P_PID, recpsd.process.pid, os.WSTOPPED | os.WNOWAIT)
+        programs.stop(recpsd.process)
         try:
             # sent, and whether it was done nobody knows
             answer = pusher("timed", 5, 200)

@@ -17,7 +17,7 @@ ROWS = 16  # of a push: both servers have some
 
 def freeze(server):
     """Every thread of it stands still."""
-    server.process.send_signal(signal.SIGSTOP)
+    programs.stop(server.process)
     tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
     programs.until(lambda: all(
         (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"

@@ -127,10 +127,14 @@ def test_pooling_without_bags_is_refused(client):
     numpy.testing.assert_array_equal(table.lookup([3, 1]), rows[[3, 1]])
 
 
-def test_masked_ids_are_refused(client):
+def test_masked_arrays_are_refused(client):
     table, _ = filled(client)
     with pytest.raises(TypeError, match="ids: a masked array"):
         table.lookup(numpy.ma.array([5, 0], mask=[1, 0]))
+    with pytest.raises(TypeError, match="offsets: a masked array"):
+        table.lookup([5, 0], offsets=numpy.ma.array([0, 2], mask=[0, 1]))
+    with pytest.raises(TypeError, match="grads: a masked array"):
+        table.push([5], numpy.ma.ones((1, DIM), "f4"))
 
 
 def test_a_dropped_table_has_no_length():

@@ -36,8 +36,7 @@ class Stopped:
         self.process = server.process
 
     def __enter__(self):
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+        programs.stop(self.process)
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGCONT)

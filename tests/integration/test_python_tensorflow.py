@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import types
@@ -212,6 +213,25 @@ def test_padding_evaluation_rates_and_scale(client):
     tape.gradient(loss, [])
     assert mine([7]).numpy().tolist() == [[-0.125] * DIM]
     assert len(mine.table) == 1
+
+
+def test_request_timeout_ends_a_step_on_a_server_that_stops(recpsd):
+    with recps.connect(package.cluster_of(recpsd), connect_timeout=20,
+                       request_timeout=1) as client:
+        mine = layer(client, optimizer=recps.SGD(1.0), initializer="zeros")
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(mine([5]))
+        programs.stop(recpsd.process)
+        try:
+            with pytest.raises(recps.TimedOutError, match="request_timeout"):
+                mine([5])
+            tape.gradient(loss, [mine.anchor])
+            with pytest.raises(recps.TimedOutError):
+                mine.wait()
+        finally:
+            recpsd.process.send_signal(signal.SIGCONT)
+        # the push had been sent
+        assert mine([5]).numpy().tolist() == [[-1.0] * DIM]
 
 
 def test_what_is_wrong_is_said(client):

@@ -179,7 +179,7 @@ def test_a_lookup_goes_out_behind_the_push_and_sees_it(recpsd):
                        connect_timeout=20) as client:
         mine = table(client, optimizer=recps.SGD(1.0), initializer="zeros")
         rows, found = mine(torch.tensor([5])), []
-        recpsd.process.send_signal(signal.SIGSTOP)
+        programs.stop(recpsd.process)
         try:
             before = client.traffic().requests
             rows.sum().backward()
@@ -196,6 +196,27 @@ def test_a_lookup_goes_out_behind_the_push_and_sees_it(recpsd):
             recpsd.process.send_signal(signal.SIGCONT)
         looking.join(20)
         assert found[0].tolist() == [[-1.0] * DIM, [0.0] * DIM]
+
+
+@pytest.mark.parametrize("transport", [
+    "tcp", pytest.param("shm", marks=pytest.mark.long)])
+def test_request_timeout_ends_a_step_on_a_server_that_stops(recpsd, transport):
+    with recps.connect(package.cluster_of(recpsd), connect_timeout=20,
+                       request_timeout=1, transport=transport,
+                       unix_dir=programs.unix_folder()) as client:
+        mine = table(client, optimizer=recps.SGD(1.0), initializer="zeros")
+        rows = mine(torch.tensor([5]))
+        programs.stop(recpsd.process)
+        try:
+            with pytest.raises(recps.TimedOutError):
+                mine(torch.tensor([5]))
+            rows.sum().backward()
+            with pytest.raises(recps.TimedOutError):
+                mine.wait()
+        finally:
+            recpsd.process.send_signal(signal.SIGCONT)
+        # the push had been sent
+        assert mine(torch.tensor([5])).tolist() == [[-1.0] * DIM]
 
 
 def test_what_became_of_a_push_is_told_by_the_next_lookup():

@@ -542,7 +542,7 @@ def test_a_flood_of_strangers_disturbs_nobody(token_file):
 def test_a_job_that_connects_at_once_is_no_flood():
     """What a connection has sent is read before it is closed as the oldest."""
     with programs.Recpsd("--handshakes-max", "4", "--loops", "1") as server:
-        server.process.send_signal(signal.SIGSTOP)
+        programs.stop(server.process)
         members = []
         for i in range(100):
             member = wire.Connection(server.port)

@@ -25,8 +25,15 @@ _I64 = numpy.dtype(numpy.int64)
 _U64 = numpy.dtype(numpy.uint64)
 
 
+def _refuse_mask(values: typing.Any, name: str) -> None:
+    if isinstance(values, numpy.ma.MaskedArray):
+        raise TypeError(f"{name}: a masked array, must be plain: what is "
+                        "masked would count, too (of ids, see padding)")
+
+
 def _of_python(ids: ArrayLike, name: str) -> Array:
     """Lists and scalars: NumPy makes float64 of what fits no integer."""
+    _refuse_mask(ids, name)
     if isinstance(ids, numpy.ndarray):
         return ids
     array = numpy.asarray(ids)
@@ -51,9 +58,6 @@ def as_keys(ids: ArrayLike, narrow: bool = False,
 
     ``narrow``: the table's keys are int32, which are widened with their sign.
     """
-    if isinstance(ids, numpy.ma.MaskedArray):
-        raise TypeError(f"{name}: a masked array, must be plain: a masked id "
-                        "would be looked up, too (see padding)")
     array = _of_python(ids, name)
     if array.dtype.kind not in "iu":
         raise TypeError(
@@ -139,6 +143,7 @@ def as_rows(values: ArrayLike, shape: tuple[int, ...], dim: int,
             name: str) -> tuple[Floats, int]:
     """float32 of shape + [dim], and the stride; copied only where the layout
     does not fit."""
+    _refuse_mask(values, name)
     if isinstance(values, numpy.ndarray):
         array = values
         if array.dtype != _F32:

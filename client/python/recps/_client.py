@@ -744,7 +744,9 @@ def connect(cluster: ClusterLike = None, *, job_name: str | None = None,
     :param job_id: must equal the servers'; so must ``job_seed``.
     :param checkpoint_dir: of the embedded mode; servers have their own.
     :param connect_timeout: seconds to wait for all servers (300).
-    :param request_timeout: seconds of a blocking call; 0: no limit.
+    :param request_timeout: seconds of a blocking call, but not ``begin``,
+        ``join``, ``step_end``, ``save``, nor a ticket's own ``wait``; 0: no
+        limit.
     :param reconnect_timeout: seconds that a lost server is dialled (60).
     :param transport: auto, tcp, unix, shm or local.
     :param unix_dir: folder of the servers' Unix sockets.

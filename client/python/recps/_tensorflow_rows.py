@@ -17,7 +17,7 @@ import tensorflow as tf
 from recps._modes import modes
 from recps._table import EmbeddingTable as Table
 from recps._table import Push
-from recps._ticket import Ticket
+from recps._ticket import Ticket, settle
 from recps.errors import ReadOnlyError
 
 __all__ = ["Ids", "Origin", "Rows", "TensorLike", "as_ids", "joined_pushes",
@@ -258,7 +258,7 @@ class Rows:
                     if not self._open:
                         return
                     ticket = self._open.pop(0)
-                ticket.wait()
+                settle(ticket)
 
     def forget(self) -> None:
         """Drop gradients that are kept for push_gradients()."""

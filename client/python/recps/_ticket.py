@@ -179,8 +179,8 @@ def settle(ticket: Ticket[T]) -> T:
             raise
         ticket.cancel()
         raise TimedOutError(
-            f"no answer within {timeout:g} s (request_timeout): whether a "
-            "push was carried out is not known") from None
+            f"no answer within {timeout:g} s (request_timeout); if it is a "
+            "push, whether it was carried out is not known") from None
     except BaseException:
         ticket.cancel()
         raise

@@ -24,7 +24,7 @@ from recps._arrays import ArrayLike
 from recps._client import Client
 from recps._table import EmbeddingTable as Table
 from recps._table import Push, push_tables
-from recps._ticket import Ticket
+from recps._ticket import Ticket, settle
 from recps.tables import real
 
 __all__ = ["EmbeddingBagTable", "EmbeddingTable", "push_gradients"]
@@ -150,10 +150,10 @@ class EmbeddingTable(nn.Module):
                 read_only=not self.training, **self._bags(offsets))
             try:
                 self.wait()
-                ticket.wait()
             except BaseException:
                 ticket.cancel()
                 raise
+            settle(ticket)
         return rows.to(ids.device) if ids.device.type != "cpu" else rows
 
     @contextlib.contextmanager
@@ -188,7 +188,7 @@ class EmbeddingTable(nn.Module):
     def wait(self) -> None:
         """Until the servers have taken every push of this module."""
         while self._open:
-            self._open.pop(0).wait()
+            settle(self._open.pop(0))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget gradients that are kept for push_gradients(); those that were
