@@ -99,6 +99,14 @@ def test_out_is_written_and_answered(client):
     table.lookup(numpy.arange(5), out=wide[:, 3:3 + DIM])
     numpy.testing.assert_array_equal(wide[:, 3:7], rows[:5])
     assert (wide[:, :3] == -1).all() and (wide[:, 7:] == -1).all()
+    deep = numpy.full((2, 3, 10), -1, numpy.float32)
+    table.lookup(ids, out=deep[:, :, 3:7])
+    numpy.testing.assert_array_equal(deep[:, :, 3:7], rows[ids])
+    assert (deep[:, :, :3] == -1).all() and (deep[:, :, 7:] == -1).all()
+    table.assign(ids, deep[:, :, 3:7] + 1)
+    numpy.testing.assert_array_equal(table.lookup(ids), rows[ids] + 1)
+    with pytest.raises(ValueError, match="equally far apart"):
+        table.lookup(ids, out=numpy.empty((2, 4, 10), "f4")[:, :3, :4])
 
 
 def test_arrays_go_by_address(client):
@@ -152,6 +160,21 @@ def test_an_empty_list_of_servers_is_refused():
     for cluster in ({"ps": []}, {"cluster": {"ps": [], "worker": ["a:1"]}}):
         with pytest.raises(ValueError, match="ps is empty"):
             recps.connect(cluster)
+    for text in ('{"cluster": {"ps": []}}', '{"cluster": {"ps": {}}}'):
+        with pytest.raises(ValueError, match="ps is empty"):
+            recps.connect(text)
+
+
+def test_workers_without_servers_get_no_tables_of_their_own(tmp_path):
+    task = {"type": "worker", "index": 0}
+    two = {"cluster": {"worker": ["a:1", "b:1"]}, "task": task}
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps({"cluster": {"ps": []}}), "utf-8")
+    for cluster in (two, file, json.dumps({"cluster": {"evaluator": ["a:1"]}})):
+        with pytest.raises(recps.InvalidError, match="it has no ps"):
+            recps.connect(cluster)
+    with recps.connect({"cluster": {"worker": ["a:1"]}, "task": task}) as one:
+        assert one.embedded
 
 
 def test_bags_are_pooled(client):
@@ -296,8 +319,10 @@ def test_wrong_arrays_are_refused_by_name(client):
          lambda: table.lookup([1, 2], offsets=[0, 2, 1, 2])),
         (recps.InvalidError, "pooling",
          lambda: table.lookup([1], offsets=[0, 1], pooling="max")),
-        (recps.InvalidError, "learning_rate",
+        (recps.InvalidError, "lr: -1.0, must be a finite number of 0 or more",
          lambda: table.push([1, 2], ones, lr=-1.0)),
+        (recps.InvalidError, "lr: inf",
+         lambda: table.push([1, 2], ones, lr=float("inf"))),
         (recps.NonFiniteError, "key 2", lambda: table.assign(
             [2], numpy.full((1, DIM), numpy.nan, "f4"))),
         (ValueError, "slots: shape", lambda: table.assign(
@@ -327,7 +352,10 @@ def test_a_table_is_what_it_is(client):
 def test_specs_are_checked(client):
     cases = [
         ({"name": "bad-name"}, ValueError, "name"),
-        ({"dimension": 0}, ValueError, "dim"),
+        ({"dimension": 0}, ValueError, "dimension: 0, must be 1 to 8192"),
+        ({"dimension": -1}, ValueError, "dimension: -1, must be 1 to 8192"),
+        ({"dimension": True}, TypeError, "dimension: True"),
+        ({"key_dtype": None}, ValueError, "key_dtype: None"),
         ({"dimension": 2.5}, TypeError, "dimension"),
         ({"optimizer": "sgdx"}, ValueError, "optimizer"),
         ({"optimizer": 3}, TypeError, "optimizer"),

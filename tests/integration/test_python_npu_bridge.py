@@ -101,6 +101,9 @@ def test_gelu_and_dropout_are_their_formulas():
     assert (npu.npu_ops.dropout(tf.ones([9]), 1.0).numpy() == 1).all()
     with pytest.raises(ValueError, match="keep_prob"):
         npu.npu_ops.dropout(x, 0.0)
+    for bad in (None, "0.5"):
+        with pytest.raises(TypeError, match="keep_prob: must be a number"):
+            npu.npu_ops.dropout(x, bad)
 
 
 def test_dropout_layers_are_converted_by_an_import(monkeypatch):
@@ -120,6 +123,8 @@ def test_dropout_layers_are_converted_by_an_import(monkeypatch):
         assert (each(x, training=False).numpy() == 1).all()
         y = each(x, training=True).numpy()
     assert (y == y[:, :1]).all()  # whole columns are dropped
+    with pytest.raises(ValueError, match="rate: must be in .0, 1.*got 1"):
+        layers.Dropout(1.0).call(x, training=True)
     layers.SpatialDropout2D(0.1)(tf.ones([1, 2, 2, 3]), training=True)
     layers.SpatialDropout3D(0.2)(tf.ones([1, 2, 2, 2, 3]), training=True)
     v1.layers.dropout(x, 0.3, training=True)
@@ -222,6 +227,12 @@ def test_what_is_wrong_is_said():
     wrong(ValueError, "sum or mean", npu.npu_allreduce, tf.ones(1), "max")
     wrong(TypeError, "floats, got int32", npu.npu_allreduce, tf.constant(1))
     wrong(TypeError, "optimizer", npu.npu_distributed_optimizer_wrapper, 3)
+    manager = npu.FixedLossScaleManager(1.0)
+    wrong(TypeError, r"opt: int \(5\), has no compute_gradients",
+          npu.NPULossScaleOptimizer, 5, manager)
+    wrong(TypeError, r"loss_scale_manager: int \(6\), has no get_loss_scale",
+          npu.NPULossScaleOptimizer,
+          tf.compat.v1.train.GradientDescentOptimizer(1.0), 6)
     wrong(ValueError, "at least 1, got 0.5", npu.FixedLossScaleManager, 0.5)
 
 

@@ -53,6 +53,8 @@ def test_tables_are_saved_and_loaded_where_one_says(rec, tmp_path,
     train()
     with pytest.raises(FileNotFoundError, match="step 8.*ckpt-0+7"):
         saver.load(None, "saved", 8)
+    with pytest.raises(FileNotFoundError, match="of step 0 .ckpt-0042949672"):
+        saver.load(None, "elsewhere", 0)
     for step in 1, 0, 7:
         saver.load(None, tmp_path / "saved", step)
         numpy.testing.assert_array_equal(rows_now(), kept[step])

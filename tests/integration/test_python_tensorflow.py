@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import types
+import warnings
 
 import pytest
 
@@ -232,6 +233,32 @@ def test_request_timeout_ends_a_step_on_a_server_that_stops(recpsd):
             recpsd.process.send_signal(signal.SIGCONT)
         # the push had been sent
         assert mine([5]).numpy().tolist() == [[-1.0] * DIM]
+
+
+def test_gradients_of_one_layer_are_pushed(client):
+    mine = layer(client, push="step", initializer="zeros",
+                 optimizer=recps.SGD(1.0))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(mine([4]))
+    tape.gradient(loss, [mine.anchor])
+    recps.tensorflow.push_gradients(mine)
+    assert (mine([4]).numpy() == -1).all()
+
+
+def test_numbers_of_a_layer_are_checked_when_they_are_set(client):
+    mine = layer(client)
+    for bad in (-1, float("nan"), float("inf"), "x"):
+        with pytest.raises((TypeError, ValueError), match="learning_rate"):
+            mine.learning_rate = bad
+    for bad in (float("nan"), float("-inf"), "x"):
+        with pytest.raises((TypeError, ValueError), match="gradient_scale"):
+            layer(client, gradient_scale=bad)
+    assert mine.learning_rate is None
+
+
+def test_a_catchup_that_counts_no_steps_is_said(client):
+    with pytest.warns(UserWarning, match="adamw_catchup.*step=s"):
+        layer(client, optimizer=recps.AdamW(catchup=True))
 
 
 def test_what_is_wrong_is_said(client):
@@ -533,10 +560,24 @@ def test_what_a_server_cannot_hold_is_said_when_a_table_is_named(rec):
                                         min_used_times=2**31 - 1)
     with pytest.warns(UserWarning, match="4294967296 is taken as 4294967295"):
         other = rec.get_embedding_table("mc", 4, 10, max_cold_secs=2**32)
+    with warnings.catch_warnings():  # once
+        warnings.simplefilter("error")
+        assert rec.get_embedding_table(
+            "mu", 4, 10, min_used_times=2**31 - 1) is table
     wrong(ValueError, "name: must not start with a dot", rec
           .get_embedding_table, ".a", 4, 10)
     for each in (table, other):
         assert rec.embedding_lookup(each, tf.constant([1])).shape == (1, 4)
+
+
+def test_a_graph_that_looks_up_alone_needs_no_other_initializer(rec, graph):
+    table = rec.get_embedding_table("alone", 4, 10, optimizer="sgd",
+                                    initializer=tf.zeros_initializer)
+    rows = rec.embedding_lookup(table, tf.constant([1]))
+    ready = rec.get_init_hashtable_op()
+    with v1.Session(graph=graph) as session:
+        session.run(ready)
+        assert session.run(rows).tolist() == [[0.0] * 4]
 
 
 def test_optimizers_and_tables_that_do_not_fit_are_refused(rec, caplog):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import pytest
 
@@ -362,6 +363,22 @@ def test_numbers_of_a_module_are_checked_when_they_are_set(client):
             recps.torch.EmbeddingTable("numbers", 2, client=client,
                               gradient_scale=wrong)
     assert module.learning_rate is None and module.gradient_scale == 1.0
+
+
+def test_a_catchup_that_counts_no_steps_is_said(client):
+    with pytest.warns(UserWarning, match="adam_catchup.*step=s"):
+        table(client, optimizer=recps.Adam(catchup=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table(client, push="step", optimizer=recps.Adam(catchup=True))
+
+
+def test_gradients_of_one_module_are_pushed(client):
+    mine = table(client, push="step", optimizer=recps.SGD(1.0),
+                 initializer="zeros")
+    mine(torch.tensor([4])).sum().backward()
+    recps.torch.push_gradients(mine)
+    assert (mine(torch.tensor([4])) == -1).all()
 
 
 def test_what_is_wrong_is_said(client):

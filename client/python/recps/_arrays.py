@@ -7,6 +7,7 @@ refused instead (TypeError: the kind, ValueError: the shape).
 """
 from __future__ import annotations
 
+import math
 import sys
 import typing
 
@@ -112,9 +113,12 @@ def row_stride(array: Array, rows: int, dim: int) -> int | None:
     """
     if array.flags.c_contiguous:
         return 0
-    if array.ndim != 2 or array.strides[1] != 4 or not array.flags.aligned:
+    if array.ndim < 2 or array.strides[-1] != 4 or not array.flags.aligned:
         return None
-    stride = array.strides[0]
+    stride = array.strides[-2]
+    for axis in range(array.ndim - 2):  # rows of rows: as far apart as rows
+        if array.strides[axis] != stride * math.prod(array.shape[axis + 1:-1]):
+            return None
     return stride if stride >= 4 * dim and rows > 0 else None
 
 
@@ -135,7 +139,8 @@ def result_array(out: Floats | None, shape: tuple[int, ...],
     stride = row_stride(out, whole[0] if whole else 0, dim)
     if stride is None:
         raise ValueError(
-            "out: must be contiguous, or [rows][dim] with contiguous rows")
+            "out: must be contiguous, or of contiguous rows that are equally "
+            "far apart")
     return out, stride
 
 

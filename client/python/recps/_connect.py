@@ -27,10 +27,29 @@ _ROLES = ("ps", "worker", "chief", "master", "evaluator")
 #: Notes that warn nobody, as recpsd logs them for who looks.
 _FOR_WHO_LOOKS = ("ignored: ", "task index ")
 
+_NAME_SERVERS = ("name the servers' addresses, or connect(\"embedded\") for "
+                 "tables in this process")
+
 #: Options of the client that all programs of a job know by these names.
 _TEXTS = ("job_id", "checkpoint_dir", "token_file", "tls_ca", "tls_cert",
           "tls_key", "unix_dir", "transport")
 _SECONDS = {"connect_timeout": 300.0, "reconnect_timeout": 60.0}
+
+
+def _refuse_no_servers(given: typing.Any) -> None:
+    hosts = given.get("cluster") if isinstance(given, typing.Mapping) else None
+    if isinstance(hosts, typing.Mapping) and "ps" in hosts and (
+            not hosts["ps"]):
+        raise ValueError("cluster: ps is empty; " + _NAME_SERVERS)
+
+
+def _with_servers(text: str) -> str:
+    """The same; what is no JSON is librecps's to refuse."""
+    try:
+        _refuse_no_servers(json.loads(text))
+    except json.JSONDecodeError:
+        pass
+    return text
 
 
 def text_of(cluster: ClusterLike) -> str | None:
@@ -38,19 +57,14 @@ def text_of(cluster: ClusterLike) -> str | None:
     if cluster is None:
         return None
     if isinstance(cluster, str):
-        return "{}" if cluster == "embedded" else cluster
+        return "{}" if cluster == "embedded" else _with_servers(cluster)
     if isinstance(cluster, os.PathLike):
         return f"@{os.fspath(cluster)}"
     if isinstance(cluster, typing.Mapping):
         whole_thing = dict(cluster)
         if whole_thing and all(key in _ROLES for key in whole_thing):
             whole_thing = {"cluster": whole_thing}
-        hosts = whole_thing.get("cluster")
-        if isinstance(hosts, typing.Mapping) and "ps" in hosts and (
-                not hosts["ps"]):
-            raise ValueError("cluster: ps is empty; name the servers' "
-                             'addresses, or connect("embedded") for tables '
-                             "in this process")
+        _refuse_no_servers(whole_thing)
         try:
             return json.dumps(whole_thing)
         except (TypeError, ValueError) as error:
@@ -124,6 +138,12 @@ class Options:
         folder = self.text("checkpoint_dir") if self.embedded else None
         self.checkpoint_dir: str | None = (
             os.path.abspath(os.fsdecode(folder)) if folder else None)
+        if self.ps_count == 0 and self.role != "local" and (
+                self.replica_count != 1):
+            c.lib.rps_cluster_finish(ctypes.byref(self.cluster))
+            raise InvalidError(
+                "cluster: it has no ps, and each of its processes would have "
+                "tables of its own; " + _NAME_SERVERS)
         if self.role == "ps":
             c.lib.rps_cluster_finish(ctypes.byref(self.cluster))
             raise InvalidError(

@@ -30,6 +30,8 @@ CLIENT_THREAD = 1
 VALUES = ("float32", "float16", "bfloat16", "int8")
 KEY_DTYPES = ("int64", "int32")
 POOLINGS = ("none", "sum", "mean", "sqrtn")
+#: RPS_DIM_MAX
+DIM_MAX = 8192
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "rowwise_adagrad", "adam",
               "adamw", "adam_catchup", "adamw_catchup", "ftrl", "rmsprop")
 INITIALIZERS = ("zeros", "constant", "uniform", "normal", "truncated_normal")

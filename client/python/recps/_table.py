@@ -15,8 +15,8 @@ from recps._arrays import (Array, ArrayLike, Floats, Keys, apart, as_keys,
                            as_offsets, as_padding, as_rows, result_array)
 from recps._client import Client
 from recps._ticket import Ticket, settle
-from recps.errors import NotFoundError
-from recps.tables import index_of, real, whole
+from recps.errors import NotFoundError, warn_user
+from recps.tables import finite, index_of, whole
 
 __all__ = ["EmbeddingTable", "Eviction", "Hot", "Lookup", "Push", "RowBatch",
            "lookup_tables", "push_tables"]
@@ -172,8 +172,8 @@ class EmbeddingTable:
 
         :param ids: integers; native 64-bit ones are read where they lie.
         :param out: where to write: no other memory is touched, and it is what
-            is returned. float32, contiguous, or two-dimensional with
-            contiguous rows (a slice of the columns of another array).
+            is returned. float32, contiguous, or of contiguous rows that are
+            equally far apart (a slice of the last axis of another array).
         :param offsets: [bags + 1], from 0 to the number of ids.
         :param pooling: of bags: ``sum`` (None), ``mean`` or ``sqrtn``.
         :param read_only: for evaluation.
@@ -456,8 +456,17 @@ def _push_part(part: Push) -> tuple[c.CPush, typing.Any]:
         part.gradients, shape, part.table._dim, "grads")
     request.gradients = grads.ctypes.data
     request.learning_rate = (
-        math.nan if part.lr is None else real("lr", part.lr))
+        math.nan if part.lr is None else finite("lr", part.lr, 0.0))
     return request, (held, grads)
+
+
+def warn_of_catchup(table: EmbeddingTable, push: str) -> None:
+    """Pushes of ``backward`` have no step that catchup could count."""
+    if table.optimizer.endswith("_catchup") and push == "backward":
+        warn_user(f"table {table.name!r}: {table.optimizer} counts the steps "
+                  'of pushes, and those of push="backward" have none: it is '
+                  'as without catchup; use push="step" and push_gradients('
+                  "..., step=s)", UserWarning)
 
 
 def _client_of(parts: typing.Sequence[Lookup] | typing.Sequence[Push]

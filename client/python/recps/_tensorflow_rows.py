@@ -19,6 +19,7 @@ from recps._table import EmbeddingTable as Table
 from recps._table import Push
 from recps._ticket import Ticket, settle
 from recps.errors import ReadOnlyError
+from recps.tables import finite
 
 __all__ = ["Ids", "Origin", "Rows", "TensorLike", "as_ids", "joined_pushes",
            "origin_of"]
@@ -119,7 +120,7 @@ class Rows:
         self.push_when = push
         self.learning_rate = learning_rate
         self.padding_id = padding_id
-        self.gradient_scale = gradient_scale
+        self.gradient_scale = finite("gradient_scale", gradient_scale)
         self.pool_on_server = pool_on_server
         #: reads instead of the table, which is not trained then
         self.reader: Reader | None = None
@@ -134,6 +135,16 @@ class Rows:
         self._open: list[Ticket[None]] = []  # pushes on their way
         self._anchors: typing.Any = weakref.WeakKeyDictionary()
         self._eager_anchor: typing.Any = None
+
+    @property
+    def learning_rate(self) -> float | None:
+        """Of pushes; None: the table's."""
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float | None) -> None:
+        self._learning_rate = (
+            None if value is None else finite("learning_rate", value, 0.0))
 
     @property
     def table(self) -> Table:
@@ -159,6 +170,11 @@ class Rows:
             if graph not in self._anchors:
                 self._anchors[graph] = self._new_anchor()
             return self._anchors[graph]
+
+    def anchors_of(self, graph: TensorLike) -> list[TensorLike]:
+        """The variable of that graph, if it has one."""
+        with self._lock:
+            return [self._anchors[graph]] if graph in self._anchors else []
 
     def _new_anchor(self) -> TensorLike:
         return tf.Variable(0.0, trainable=True, dtype=tf.float32,

@@ -249,24 +249,22 @@ def _named(name: str, value: typing.Any, kind: type[_Kind],
 
 
 def _dtype_name(value: typing.Any) -> typing.Any:
-    if isinstance(value, str):
-        return value
+    if value is None or isinstance(value, str):
+        return value  # NumPy takes None as float64
     try:
         return numpy.dtype(value).name
     except TypeError:
         return value
 
 
-def _whole(name: str, value: typing.Any, most: int) -> int:
+def _whole(name: str, value: typing.Any, most: int, least: int = 0) -> int:
     """A whole number that fits, or what is wrong with it."""
-    try:
-        number = value.__index__()
-    except AttributeError:
-        raise TypeError(
-            f"{name}: {value!r}, must be a whole number") from None
-    if isinstance(value, bool) or not 0 <= number <= most:
-        raise InvalidError(f"{name}: {value!r}, must be 0 to {most}")
-    return int(number)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: {value!r}, must be a whole number")
+    number = int(value.__index__())
+    if not least <= number <= most:
+        raise InvalidError(f"{name}: {value!r}, must be {least} to {most}")
+    return number
 
 
 def whole(name: str, value: typing.Any, most: int) -> int:
@@ -281,6 +279,15 @@ def real(name: str, value: typing.Any) -> float:
     number = float(value)
     if math.isnan(number):
         raise InvalidError(f"{name}: NaN, must be a number")
+    return number
+
+
+def finite(name: str, value: typing.Any, least: float = -math.inf) -> float:
+    """value as a finite float of ``least`` or more, or an exception."""
+    number = real(name, value)
+    if math.isinf(number) or number < least:
+        raise InvalidError(f"{name}: {value!r}, must be a finite number"
+                           + ("" if math.isinf(least) else " of 0 or more"))
     return number
 
 
@@ -311,7 +318,7 @@ def make_spec(name: str, dimension: int, optimizer: Optimizer | str,
     spec = c.TableSpec()
     c.lib.rps_table_spec_init(
         ctypes.byref(spec), text,
-        _whole("dimension", dimension, 2**32 - 1), kind)
+        _whole("dimension", dimension, c.DIM_MAX, 1), kind)
     for field, value in step._fields().items():
         setattr(spec, field, value if field == "nesterov"
                 else real(f"optimizer.{field}", value))

@@ -22,7 +22,7 @@ import recps
 from recps import _tensorflow_bags as bags
 from recps._client import Client
 from recps._table import EmbeddingTable as Table
-from recps._table import Push, push_tables
+from recps._table import Push, push_tables, warn_of_catchup
 from recps._tensorflow_rows import (Origin, Rows, TensorLike, joined_pushes,
                                     origin_of)
 
@@ -80,6 +80,7 @@ class EmbeddingTable(tf.keras.layers.Layer):
         #: the table that it reads
         self.table: Table = self.client.get_embedding_table(
             name, dimension, **spec)
+        warn_of_catchup(self.table, push)
         self._rows = Rows(name, dimension, lambda: self.table, push=push,
                           learning_rate=learning_rate, padding_id=padding_id,
                           gradient_scale=gradient_scale,
@@ -133,18 +134,18 @@ class EmbeddingTable(tf.keras.layers.Layer):
                           numpy.asarray(rows, numpy.float32))
 
 
-def push_gradients(layers: typing.Iterable[typing.Any], *,
-                   step: int = 0) -> None:
+def push_gradients(layers: typing.Any, *, step: int = 0) -> None:
     """Push what layers made with ``push="step"`` have kept, in one request:
     duplicates are summed over a step's lookups. In a sync job it is the step's
     push, which every replica makes, also an empty one. Call it after the
     gradient was worked out: eager, or between two runs of a session.
 
-    :param layers: tables, or layers and models that hold some.
+    :param layers: tables, or layers and models that hold some; one, or
+        several.
     :param step: of a job; 0 outside one.
     """
     tables: dict[int, EmbeddingTable] = {}
-    for layer in layers:
+    for layer in [layers] if isinstance(layers, tf.Module) else layers:
         parts = (layer._flatten_layers() if hasattr(layer, "_flatten_layers")
                  else [layer])
         for part in parts:

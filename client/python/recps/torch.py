@@ -12,7 +12,6 @@ PyTorch.
 from __future__ import annotations
 
 import contextlib
-import math
 import typing
 
 import numpy
@@ -23,9 +22,9 @@ import recps
 from recps._arrays import ArrayLike
 from recps._client import Client
 from recps._table import EmbeddingTable as Table
-from recps._table import Push, push_tables
+from recps._table import Push, push_tables, warn_of_catchup
 from recps._ticket import Ticket, settle
-from recps.tables import real
+from recps.tables import finite
 
 __all__ = ["EmbeddingBagTable", "EmbeddingTable", "push_gradients"]
 
@@ -67,14 +66,6 @@ class _Lookup(torch.autograd.Function):
         return None, None, None, None
 
 
-def _finite(name: str, value: typing.Any, least: float) -> float:
-    number = real(name, value)
-    if math.isinf(number) or number < least:
-        raise ValueError(f"{name}: {value!r}, must be a finite number"
-                         + ("" if math.isinf(least) else " of 0 or more"))
-    return number
-
-
 class EmbeddingTable(nn.Module):
     """``nn.Embedding`` whose rows are on parameter servers.
 
@@ -105,6 +96,7 @@ class EmbeddingTable(nn.Module):
         self.client = client if client is not None else _default_client()
         self.table: Table = self.client.get_embedding_table(
             name, dimension, **spec)
+        warn_of_catchup(self.table, push)
         self.learning_rate = learning_rate
         self.padding_idx = padding_idx
         self.push_when = push
@@ -217,7 +209,7 @@ class EmbeddingTable(nn.Module):
     @learning_rate.setter
     def learning_rate(self, value: float | None) -> None:
         self._learning_rate = (
-            None if value is None else _finite("learning_rate", value, 0.0))
+            None if value is None else finite("learning_rate", value, 0.0))
 
     @property
     def gradient_scale(self) -> float:
@@ -226,7 +218,7 @@ class EmbeddingTable(nn.Module):
 
     @gradient_scale.setter
     def gradient_scale(self, value: float) -> None:
-        self._gradient_scale = _finite("gradient_scale", value, -math.inf)
+        self._gradient_scale = finite("gradient_scale", value)
 
     # --- state_dict -------------------------------------------------------
 
@@ -304,16 +296,18 @@ class EmbeddingBagTable(EmbeddingTable):
                 "pool_on_server": self.pool_on_server}
 
 
-def push_gradients(modules: typing.Iterable[nn.Module], *,
+def push_gradients(modules: nn.Module | typing.Iterable[nn.Module], *,
                    step: int = 0) -> None:
     """Push what modules made with ``push="step"`` have kept, in one request:
     duplicates are summed over a step's lookups. In a sync job it is the step's
     push, which every replica makes, also an empty one.
 
-    :param modules: tables, or modules that hold some (a whole model).
+    :param modules: tables, or modules that hold some (a whole model); one, or
+        several.
     :param step: of a job; 0 outside one.
     """
-    found = {id(each): each for module in modules
+    several = [modules] if isinstance(modules, nn.Module) else modules
+    found = {id(each): each for module in several
              for each in module.modules() if isinstance(each, EmbeddingTable)
              and each.push_when == "step"}
     shared: dict[int, list[EmbeddingTable]] = {}  # a table may be of several

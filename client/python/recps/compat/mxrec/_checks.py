@@ -20,6 +20,11 @@ def whole(name: str, value: typing.Any, least: int, most: int) -> int:
     return number
 
 
+def _plain(number: float) -> str:
+    """Digits of a whole number, whatever its size."""
+    return str(int(number)) if number == int(number) else repr(number)
+
+
 def real(name: str, value: typing.Any, most: float,
          most_is_out: bool = False) -> float:
     """A float of 0 to most; ``most_is_out``: below it."""
@@ -29,7 +34,7 @@ def real(name: str, value: typing.Any, most: float,
     number = float(value)
     if (math.isnan(number) or not 0 <= number <= most
             or (most_is_out and number == most)):
-        raise ValueError(f"{name}: must be in [0, {most:g}"
+        raise ValueError(f"{name}: must be in [0, {_plain(most)}"
                          f"{')' if most_is_out else ']'}, got {value}")
     return number
 

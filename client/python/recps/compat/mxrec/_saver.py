@@ -164,8 +164,9 @@ def _must_be_there(found: str, path: str, global_step: int) -> None:
     if not os.path.exists(found):
         there = sorted(os.listdir(path)) if os.path.isdir(path) else []
         raise FileNotFoundError(
-            f"{found}: there is no checkpoint of step {global_step}; "
-            f"there is {', '.join(there) or 'nothing'}")
+            f"{path}: there is no checkpoint of step {global_step} "
+            f"({os.path.basename(found)}); there is "
+            f"{', '.join(there) or 'nothing'}")
 
 
 def _servers_must_have(client: recps.Client, step: int,
@@ -173,10 +174,12 @@ def _servers_must_have(client: recps.Client, step: int,
     """Every worker finds the same, before anybody waits."""
     for server, stat in enumerate(client.stats()):
         if step not in stat["checkpoints"]:
+            there = [0 if each == _own_step(0) else each
+                     for each in stat["checkpoints"]]
             raise FileNotFoundError(
                 f"PS {server}: there is no checkpoint of step {global_step} "
                 f"in its checkpoint_dir {stat['checkpoint_dir']}; there is "
-                f"{', '.join(map(str, stat['checkpoints'])) or 'none'}")
+                f"{', '.join(map(str, there)) or 'none'}")
 
 
 def _note_of(path: str, global_step: int) -> str:

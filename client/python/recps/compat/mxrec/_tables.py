@@ -194,9 +194,9 @@ def _variance_scaling(given: typing.Any) -> recps.Initializer:
             kind, kind))
 
 
-def _held(name: str, value: int, most: int) -> int:
-    """What a server holds of it."""
-    if value > most:
+def _held(table: str, name: str, value: int, most: int) -> int:
+    """What a server holds of it; said once a table."""
+    if value > most and table not in _tables:
         warn_user(f"{name}: {value} is taken as {most}, the most that a "
                   "recps server holds", UserWarning)
     return min(value, most)
@@ -226,9 +226,9 @@ def _checked(name: typing.Any, dimension: typing.Any, vocabulary: typing.Any,
                          "got 0")
     return {"name": name, "dimension": dimension,
             "device_vocabulary_size": vocabulary,
-            "min_used_times": _held("min_used_times", min_used_times or 0,
+            "min_used_times": _held(name, "min_used_times", min_used_times or 0,
                                     _USES_MOST),
-            "max_cold_secs": _held("max_cold_secs", max_cold_secs or 0,
+            "max_cold_secs": _held(name, "max_cold_secs", max_cold_secs or 0,
                                    _SECONDS_MOST)}
 
 
@@ -339,8 +339,10 @@ def get_sparse_embedding() -> list[TensorLike]:
 
 def get_init_hashtable_op() -> TensorLike:
     """An operation that opens every table of :func:`get_existing_tables`. To
-    run before the first step; tables are opened by a lookup, too. None in
-    eager execution, where it has opened them."""
+    run before the first step; tables are opened by a lookup, too. After the
+    lookups of a graph it initializes what stands for their tables there: a
+    graph that looks up alone needs no other initializer. None in eager
+    execution, where it has opened them."""
     names = list(_tables)
 
     def open_all() -> typing.Any:
@@ -350,7 +352,12 @@ def get_init_hashtable_op() -> TensorLike:
         return [True]
 
     done = tf.numpy_function(open_all, [], tf.bool)
-    return None if tf.executing_eagerly() else done.op
+    if tf.executing_eagerly():
+        return None
+    graph = tf.compat.v1.get_default_graph()
+    return tf.group(done.op, *(anchor.initializer for name in names
+                               for anchor in _tables[name].rows.anchors_of(
+                                   graph)))
 
 
 def get_existing_tables() -> list[EmbeddingTable]:

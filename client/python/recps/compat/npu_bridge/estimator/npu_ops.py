@@ -2,6 +2,7 @@
 """Begin and end of the ranks, and dropout."""
 from __future__ import annotations
 
+import numbers
 import typing
 
 import numpy
@@ -42,8 +43,13 @@ def dropout(x: TensorLike, keep_prob: TensorLike,
     """Elements stay with probability ``keep_prob``, divided by it; the others
     are 0.
 
+    :raises TypeError: keep_prob is neither a number nor a tensor.
     :raises ValueError: keep_prob is not in (0, 1].
     """
+    if not (isinstance(keep_prob, (numbers.Real, numpy.ndarray, tf.Variable))
+            or tf.is_tensor(keep_prob)):
+        raise TypeError("keep_prob: must be a number or a tensor, got "
+                        f"{type(keep_prob).__name__} ({keep_prob!r})")
     if isinstance(keep_prob, (int, float)) and not 0 < keep_prob <= 1:
         raise ValueError(f"keep_prob: must be in (0, 1], got {keep_prob}")
     return tf.nn.dropout(x, rate=1 - keep_prob, noise_shape=noise_shape,

@@ -27,6 +27,9 @@ class NPULossScaleOptimizer(tf.compat.v1.train.Optimizer):
 
     def __init__(self, opt: TensorLike, loss_scale_manager: typing.Any,
                  is_distributed: bool = False) -> None:
+        _must_have("opt", opt, "compute_gradients", "apply_gradients")
+        _must_have("loss_scale_manager", loss_scale_manager,
+                   "get_loss_scale", "update_loss_scale")
         self._opt = opt
         self._manager = loss_scale_manager
         self._is_distributed = is_distributed
@@ -67,6 +70,14 @@ class NPULossScaleOptimizer(tf.compat.v1.train.Optimizer):
         applied = tf.cond(finite, step, lambda: tf.constant(False))
         with tf.control_dependencies([applied]):
             return tf.group(self._manager.update_loss_scale(finite))
+
+
+def _must_have(name: str, value: typing.Any, *methods: str) -> None:
+    missing = [each for each in methods
+               if not callable(getattr(value, each, None))]
+    if missing:
+        raise TypeError(f"{name}: {type(value).__name__} ({value!r}), has no "
+                        f"{missing[0]}()")
 
 
 def _values(gradient: TensorLike) -> TensorLike:
