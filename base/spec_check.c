@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define DENSE_ELEMENTS_MAX UINT64_C(1000000000000000)
+
 static rps_status
 check_name(const rps_table_spec *spec, struct rps_error *error)
 {
@@ -41,19 +43,31 @@ check_range(const rps_table_spec *spec, const char *field, double value,
 }
 
 static rps_status
+check_count(const rps_table_spec *spec, const char *field, uint64_t value,
+        uint64_t low, uint64_t high, struct rps_error *error)
+{
+    if (value >= low && value <= high) {
+        return RPS_OK;
+    }
+    return rps_fail(error, RPS_E_INVAL,
+            "table %s: %s is %" PRIu64 ", must be in [%" PRIu64 ", %" PRIu64
+            "]",
+            spec->name, field, value, low, high);
+}
+
+static rps_status
 check_shape(const rps_table_spec *spec, struct rps_error *error)
 {
     rps_status status =
-            check_range(spec, "dimension", spec->dim, 1, RPS_DIM_MAX, error);
+            check_count(spec, "dimension", spec->dim, 1, RPS_DIM_MAX, error);
 
     if (status == RPS_OK) {
-        status = check_range(spec, "device_vocabulary_size",
-                (double)spec->device_vocabulary_size, 1, RPS_VOCABULARY_MAX,
-                error);
+        status = check_count(spec, "device_vocabulary_size",
+                spec->device_vocabulary_size, 1, RPS_VOCABULARY_MAX, error);
     }
     if (status == RPS_OK) {
-        status = check_range(spec, "dense_elements",
-                (double)spec->dense_elements, 0, 1e15, error);
+        status = check_count(spec, "dense_elements", spec->dense_elements, 0,
+                DENSE_ELEMENTS_MAX, error);
     }
     if (status == RPS_OK && spec->dense_elements > 0 &&
             (spec->dim != RPS_DENSE_ROW_FLOATS ||

@@ -103,6 +103,15 @@ def test_out_is_written_and_answered(client):
     table.lookup(ids, out=deep[:, :, 3:7])
     numpy.testing.assert_array_equal(deep[:, :, 3:7], rows[ids])
     assert (deep[:, :, :3] == -1).all() and (deep[:, :, 7:] == -1).all()
+    for shape, where in (((2, 3, 10), numpy.s_[:, :1, 3:7]),
+                         ((3, 2, 10), numpy.s_[::2, 1:, 6:]),
+                         ((2, 1, 2, 10), numpy.s_[..., :4])):  # axes of one
+        buffer = numpy.full(shape, -1, "f4")
+        wanted, part = buffer.copy(), buffer[where]
+        some = numpy.arange(part[..., 0].size).reshape(part.shape[:-1])
+        wanted[where] = rows[some]
+        assert table.lookup(some, out=part) is part
+        numpy.testing.assert_array_equal(buffer, wanted)
     table.assign(ids, deep[:, :, 3:7] + 1)
     numpy.testing.assert_array_equal(table.lookup(ids), rows[ids] + 1)
     with pytest.raises(ValueError, match="equally far apart"):
@@ -355,6 +364,7 @@ def test_specs_are_checked(client):
         ({"dimension": 0}, ValueError, "dimension: 0, must be 1 to 8192"),
         ({"dimension": -1}, ValueError, "dimension: -1, must be 1 to 8192"),
         ({"dimension": True}, TypeError, "dimension: True"),
+        ({"dimension": numpy.bool_(True)}, TypeError, "dimension"),
         ({"key_dtype": None}, ValueError, "key_dtype: None"),
         ({"dimension": 2.5}, TypeError, "dimension"),
         ({"optimizer": "sgdx"}, ValueError, "optimizer"),
@@ -365,7 +375,8 @@ def test_specs_are_checked(client):
         ({"value_dtype": "float64"}, ValueError, "value_dtype"),
         ({"min_used_times": -1}, ValueError, "min_used_times"),
         ({"max_cold_secs": 5, "max_cold_steps": 5}, ValueError, "max_cold"),
-        ({"device_vocabulary_size": 0}, ValueError, "device_vocabulary_size"),
+        ({"device_vocabulary_size": 0}, ValueError,
+         r"device_vocabulary_size is 0, must be in \[1, 1000000000\]"),
         ({"initializer": recps.VarianceScaling(0)}, ValueError, "scale"),
     ]
     for given, kind, words in cases:

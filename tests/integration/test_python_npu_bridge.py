@@ -125,6 +125,7 @@ def test_dropout_layers_are_converted_by_an_import(monkeypatch):
     assert (y == y[:, :1]).all()  # whole columns are dropped
     with pytest.raises(ValueError, match="rate: must be in .0, 1.*got 1"):
         layers.Dropout(1.0).call(x, training=True)
+    assert (layers.Dropout(1.0)(x, training=False).numpy() == 1).all()
     layers.SpatialDropout2D(0.1)(tf.ones([1, 2, 2, 3]), training=True)
     layers.SpatialDropout3D(0.2)(tf.ones([1, 2, 2, 2, 3]), training=True)
     v1.layers.dropout(x, 0.3, training=True)
@@ -228,6 +229,9 @@ def test_what_is_wrong_is_said():
     wrong(TypeError, "floats, got int32", npu.npu_allreduce, tf.constant(1))
     wrong(TypeError, "optimizer", npu.npu_distributed_optimizer_wrapper, 3)
     manager = npu.FixedLossScaleManager(1.0)
+    wrong(TypeError, "loss_scale_manager: the class FixedLossScaleManager, "
+          "must be an object", npu.NPULossScaleOptimizer,
+          v1.train.GradientDescentOptimizer(1.0), npu.FixedLossScaleManager)
     wrong(TypeError, r"opt: int \(5\), has no compute_gradients",
           npu.NPULossScaleOptimizer, 5, manager)
     wrong(TypeError, r"loss_scale_manager: int \(6\), has no get_loss_scale",

@@ -247,13 +247,15 @@ def test_gradients_of_one_layer_are_pushed(client):
 
 def test_numbers_of_a_layer_are_checked_when_they_are_set(client):
     mine = layer(client)
-    for bad in (-1, float("nan"), float("inf"), "x"):
+    for bad in (-1, float("nan"), float("inf"), "x", tf.Variable(0.1)):
         with pytest.raises((TypeError, ValueError), match="learning_rate"):
             mine.learning_rate = bad
     for bad in (float("nan"), float("-inf"), "x"):
         with pytest.raises((TypeError, ValueError), match="gradient_scale"):
             layer(client, gradient_scale=bad)
-    assert mine.learning_rate is None
+        with pytest.raises((TypeError, ValueError), match="gradient_scale"):
+            mine.gradient_scale = bad
+    assert mine.learning_rate is None and mine.gradient_scale == 1.0
 
 
 def test_a_catchup_that_counts_no_steps_is_said(client):
@@ -570,11 +572,16 @@ def test_what_a_server_cannot_hold_is_said_when_a_table_is_named(rec):
         assert rec.embedding_lookup(each, tf.constant([1])).shape == (1, 4)
 
 
-def test_a_graph_that_looks_up_alone_needs_no_other_initializer(rec, graph):
+@pytest.mark.parametrize("first", ["lookup", "operation"])
+def test_a_graph_that_looks_up_alone_needs_no_other_initializer(rec, graph,
+                                                                first):
     table = rec.get_embedding_table("alone", 4, 10, optimizer="sgd",
                                     initializer=tf.zeros_initializer)
+    if first == "operation":
+        ready = rec.get_init_hashtable_op()
     rows = rec.embedding_lookup(table, tf.constant([1]))
-    ready = rec.get_init_hashtable_op()
+    if first == "lookup":
+        ready = rec.get_init_hashtable_op()
     with v1.Session(graph=graph) as session:
         session.run(ready)
         assert session.run(rows).tolist() == [[0.0] * 4]

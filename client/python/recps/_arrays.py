@@ -7,7 +7,6 @@ refused instead (TypeError: the kind, ValueError: the shape).
 """
 from __future__ import annotations
 
-import math
 import sys
 import typing
 
@@ -106,20 +105,25 @@ def as_offsets(offsets: ArrayLike) -> npt.NDArray[numpy.uint32]:
     return numpy.ascontiguousarray(array, dtype=numpy.uint32)
 
 
-def row_stride(array: Array, rows: int, dim: int) -> int | None:
-    """Bytes from row to row of [..., dim]; None: not laid out that way.
+def row_stride(array: Array, dim: int) -> int | None:
+    """Bytes from row to row of [..., dim]; None: they have several.
 
     0 is contiguous, as librecps says it.
     """
     if array.flags.c_contiguous:
         return 0
-    if array.ndim < 2 or array.strides[-1] != 4 or not array.flags.aligned:
+    if not array.flags.aligned or (dim > 1 and array.strides[-1] != 4):
         return None
-    stride = array.strides[-2]
-    for axis in range(array.ndim - 2):  # rows of rows: as far apart as rows
-        if array.strides[axis] != stride * math.prod(array.shape[axis + 1:-1]):
+    stride = span = 0  # of what is walked, the innermost axis first
+    for size, step in zip(array.shape[-2::-1], array.strides[-2::-1]):
+        if size == 1:
+            continue
+        if stride == 0:
+            stride = step
+        elif step != span:
             return None
-    return stride if stride >= 4 * dim and rows > 0 else None
+        span = size * step
+    return stride if stride >= 4 * dim else None
 
 
 def result_array(out: Floats | None, shape: tuple[int, ...],
@@ -136,7 +140,7 @@ def result_array(out: Floats | None, shape: tuple[int, ...],
         raise ValueError(f"out: shape {out.shape}, must be {whole}")
     if not out.flags.writeable:
         raise ValueError("out: is read-only")
-    stride = row_stride(out, whole[0] if whole else 0, dim)
+    stride = row_stride(out, dim)
     if stride is None:
         raise ValueError(
             "out: must be contiguous, or of contiguous rows that are equally "
@@ -160,7 +164,7 @@ def as_rows(values: ArrayLike, shape: tuple[int, ...], dim: int,
         raise ValueError(f"{name}: shape {array.shape}, must be {whole}")
     if not array.dtype.isnative:
         array = array.astype(_F32)
-    stride = row_stride(array, whole[0], dim)
+    stride = row_stride(array, dim)
     if stride is None:
         return numpy.ascontiguousarray(array), 0
     return array, stride

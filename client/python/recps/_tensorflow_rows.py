@@ -120,7 +120,7 @@ class Rows:
         self.push_when = push
         self.learning_rate = learning_rate
         self.padding_id = padding_id
-        self.gradient_scale = finite("gradient_scale", gradient_scale)
+        self.gradient_scale = gradient_scale
         self.pool_on_server = pool_on_server
         #: reads instead of the table, which is not trained then
         self.reader: Reader | None = None
@@ -143,8 +143,20 @@ class Rows:
 
     @learning_rate.setter
     def learning_rate(self, value: float | None) -> None:
+        if isinstance(value, tf.Variable):  # its later values would be lost
+            raise TypeError("learning_rate: a tf.Variable, must be a number: "
+                            "set it again between steps")
         self._learning_rate = (
             None if value is None else finite("learning_rate", value, 0.0))
+
+    @property
+    def gradient_scale(self) -> float:
+        """What gradients are multiplied by."""
+        return self._gradient_scale
+
+    @gradient_scale.setter
+    def gradient_scale(self, value: float) -> None:
+        self._gradient_scale = finite("gradient_scale", value)
 
     @property
     def table(self) -> Table:
@@ -170,11 +182,6 @@ class Rows:
             if graph not in self._anchors:
                 self._anchors[graph] = self._new_anchor()
             return self._anchors[graph]
-
-    def anchors_of(self, graph: TensorLike) -> list[TensorLike]:
-        """The variable of that graph, if it has one."""
-        with self._lock:
-            return [self._anchors[graph]] if graph in self._anchors else []
 
     def _new_anchor(self) -> TensorLike:
         return tf.Variable(0.0, trainable=True, dtype=tf.float32,

@@ -259,7 +259,8 @@ def _dtype_name(value: typing.Any) -> typing.Any:
 
 def _whole(name: str, value: typing.Any, most: int, least: int = 0) -> int:
     """A whole number that fits, or what is wrong with it."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, (bool, numpy.bool_)) or not hasattr(
+            value, "__index__"):
         raise TypeError(f"{name}: {value!r}, must be a whole number")
     number = int(value.__index__())
     if not least <= number <= most:

@@ -97,6 +97,15 @@ class EmbeddingTable(tf.keras.layers.Layer):
         self._mine.learning_rate = value
 
     @property
+    def gradient_scale(self) -> float:
+        """What gradients are multiplied by, as they are pushed or kept."""
+        return self._mine.gradient_scale
+
+    @gradient_scale.setter
+    def gradient_scale(self, value: float) -> None:
+        self._mine.gradient_scale = value
+
+    @property
     def _mine(self) -> Rows:
         assert self._rows is not None
         return self._rows

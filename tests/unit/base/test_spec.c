@@ -140,13 +140,18 @@ END_TEST
 START_TEST(vocabulary_size_is_1_to_a_thousand_million)
 {
     rps_table_spec spec = good();
+    char why[256];
 
     spec.device_vocabulary_size = 0;
     ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
     spec.device_vocabulary_size = 1000000000;
     ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_OK);
     spec.device_vocabulary_size = 1000000001;
-    ck_assert_int_eq(rps_table_spec_check(&spec, NULL, 0), RPS_E_INVAL);
+    ck_assert_int_eq(
+            rps_table_spec_check(&spec, why, sizeof(why)), RPS_E_INVAL);
+    ck_assert_str_eq(why,
+            "table emb: device_vocabulary_size is 1000000001, must be in "
+            "[1, 1000000000]");
 }
 END_TEST
 

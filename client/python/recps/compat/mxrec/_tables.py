@@ -339,9 +339,9 @@ def get_sparse_embedding() -> list[TensorLike]:
 
 def get_init_hashtable_op() -> TensorLike:
     """An operation that opens every table of :func:`get_existing_tables`. To
-    run before the first step; tables are opened by a lookup, too. After the
-    lookups of a graph it initializes what stands for their tables there: a
-    graph that looks up alone needs no other initializer. None in eager
+    run before the first step; tables are opened by a lookup, too. It
+    initializes what stands for these tables in the graph, also for lookups to
+    come: a graph that looks up alone needs no other initializer. None in eager
     execution, where it has opened them."""
     names = list(_tables)
 
@@ -354,10 +354,10 @@ def get_init_hashtable_op() -> TensorLike:
     done = tf.numpy_function(open_all, [], tf.bool)
     if tf.executing_eagerly():
         return None
-    graph = tf.compat.v1.get_default_graph()
-    return tf.group(done.op, *(anchor.initializer for name in names
-                               for anchor in _tables[name].rows.anchors_of(
-                                   graph)))
+    if tf.inside_function():  # of eager execution: nothing to initialize
+        return done.op
+    return tf.group(done.op, *(_tables[name].rows.anchor().initializer
+                               for name in names))
 
 
 def get_existing_tables() -> list[EmbeddingTable]:

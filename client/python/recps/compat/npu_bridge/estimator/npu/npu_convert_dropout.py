@@ -17,10 +17,11 @@ def _call(self: typing.Any, inputs: typing.Any,
         training = tf.keras.backend.learning_phase()
     if self.rate == 0:
         return tf.identity(inputs)
-    if self.rate == 1:
-        raise ValueError("rate: must be in [0, 1), got 1: nothing would stay")
 
     def dropped() -> typing.Any:
+        if self.rate == 1:
+            raise ValueError("rate: must be in [0, 1), got 1: nothing would "
+                             "stay")
         return npu_ops.dropout(inputs, 1 - self.rate,
                                noise_shape=self._get_noise_shape(inputs),
                                seed=self.seed)

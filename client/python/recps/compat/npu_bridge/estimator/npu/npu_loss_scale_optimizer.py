@@ -29,7 +29,8 @@ class NPULossScaleOptimizer(tf.compat.v1.train.Optimizer):
                  is_distributed: bool = False) -> None:
         _must_have("opt", opt, "compute_gradients", "apply_gradients")
         _must_have("loss_scale_manager", loss_scale_manager,
-                   "get_loss_scale", "update_loss_scale")
+                   "get_loss_scale", "get_enable_overflow_check",
+                   "update_loss_scale")
         self._opt = opt
         self._manager = loss_scale_manager
         self._is_distributed = is_distributed
@@ -73,6 +74,9 @@ class NPULossScaleOptimizer(tf.compat.v1.train.Optimizer):
 
 
 def _must_have(name: str, value: typing.Any, *methods: str) -> None:
+    if isinstance(value, type):
+        raise TypeError(f"{name}: the class {value.__name__}, must be an "
+                        "object of it")
     missing = [each for each in methods
                if not callable(getattr(value, each, None))]
     if missing:
