@@ -118,6 +118,20 @@ def test_out_is_written_and_answered(client):
         table.lookup(ids, out=numpy.empty((2, 4, 10), "f4")[:, :3, :4])
 
 
+def test_gradients_that_are_one_row_many_times_are_read_as_such(client):
+    table, rows = filled(client)
+    two = numpy.arange(2 * DIM, dtype="f4").reshape(2, 1, DIM)
+    for grads in (numpy.broadcast_to(two, (2, 3, DIM)),
+                  numpy.broadcast_to(two[0], (2, 3, DIM)),
+                  numpy.broadcast_to(two.reshape(1, 2, DIM)[:, :, ::-1],
+                                     (3, 2, DIM)).transpose(1, 0, 2)):
+        table.assign(numpy.arange(6), rows[:6])
+        table.push(numpy.arange(6).reshape(2, 3), grads, lr=1.0)
+        numpy.testing.assert_array_equal(
+            table.lookup(numpy.arange(6)),
+            rows[:6] - grads.reshape(6, DIM))
+
+
 def test_arrays_go_by_address(client):
     table, _ = filled(client)
     ids, out = numpy.arange(6).reshape(2, 3), numpy.empty((2, 3, DIM), "f4")

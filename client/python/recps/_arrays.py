@@ -114,16 +114,17 @@ def row_stride(array: Array, dim: int) -> int | None:
         return 0
     if not array.flags.aligned or (dim > 1 and array.strides[-1] != 4):
         return None
-    stride = span = 0  # of what is walked, the innermost axis first
+    stride: int | None = None
+    span = 0  # of what is walked, the innermost axis first
     for size, step in zip(array.shape[-2::-1], array.strides[-2::-1]):
         if size == 1:
             continue
-        if stride == 0:
+        if stride is None:
             stride = step
         elif step != span:
             return None
         span = size * step
-    return stride if stride >= 4 * dim else None
+    return stride if stride is not None and stride >= 4 * dim else None
 
 
 def result_array(out: Floats | None, shape: tuple[int, ...],
