@@ -402,7 +402,7 @@ begin(struct rps_device *device, struct rps_loop *loop)
     struct rps_error *error = &loop->run->error;
     const uint64_t next = rps_reader_taken(loop->reader);
     const struct rps_turn *turn = rps_reader_see(loop->reader, next);
-    uint32_t ahead;
+    uint32_t ahead = 0;
     rps_status status = rps_device_ahead(
             device, loop->last_step - loop->step, &ahead, error);
 
