@@ -381,7 +381,26 @@ def test_gradients_of_one_module_are_pushed(client):
     assert (mine(torch.tensor([4])) == -1).all()
 
 
+@pytest.mark.parametrize("push", ["backward", "step"])
+def test_a_frozen_table_is_not_pushed_to(client, push):
+    mine = table(client, push=push, initializer=recps.Constant(0.5))
+    assert mine.requires_grad_(False) is mine
+    rows = mine(torch.tensor([3]))
+    assert not rows.requires_grad
+    weight = torch.ones(DIM, requires_grad=True)
+    (mine(torch.tensor([3])) * weight).sum().backward()
+    recps.torch.push_gradients(mine)
+    assert len(mine.table) == 0 and weight.grad.tolist() == [0.5] * DIM
+    mine.requires_grad_()
+    mine(torch.tensor([3])).sum().backward()
+    recps.torch.push_gradients([mine])
+    mine.wait()
+    assert len(mine.table) == 1
+
+
 def test_what_is_wrong_is_said(client):
+    with pytest.raises(TypeError, match="modules: int, must be torch.nn"):
+        recps.torch.push_gradients([5])
     mine = table(client)
     with pytest.raises(TypeError, match="torch.float32"):
         mine(torch.tensor([1.0]))

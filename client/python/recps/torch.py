@@ -177,6 +177,14 @@ class EmbeddingTable(nn.Module):
             push.ids, push.gradients, push.lr, padding=push.padding,
             **self._bags(offsets)))
 
+    def requires_grad_(self, requires_grad: bool = True) -> EmbeddingTable:
+        """False: lookups have no gradient, and nothing is pushed. That of a
+        model which holds this module sets its parameters alone, and there are
+        none here: freeze each table, or use ``eval()``."""
+        self._anchor.requires_grad_(requires_grad)
+        super().requires_grad_(requires_grad)
+        return self
+
     def wait(self) -> None:
         """Until the servers have taken every push of this module."""
         while self._open:
@@ -306,7 +314,12 @@ def push_gradients(modules: nn.Module | typing.Iterable[nn.Module], *,
         several.
     :param step: of a job; 0 outside one.
     """
-    several = [modules] if isinstance(modules, nn.Module) else modules
+    several = ([modules] if isinstance(modules, nn.Module)
+               else list(modules))
+    for module in several:
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"modules: {type(module).__name__}, must be "
+                            "torch.nn.Module")
     found = {id(each): each for module in several
              for each in module.modules() if isinstance(each, EmbeddingTable)
              and each.push_when == "step"}
