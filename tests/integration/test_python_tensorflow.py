@@ -245,6 +245,32 @@ def test_gradients_of_one_layer_are_pushed(client):
     assert (mine([4]).numpy() == -1).all()
 
 
+@pytest.mark.parametrize("combiner", [None, "sum"])
+@pytest.mark.parametrize("push", ["backward", "step"])
+def test_a_frozen_layer_is_not_pushed_to(client, push, combiner):
+    mine = layer(client, push=push, combiner=combiner)
+    weight = tf.Variable(tf.ones([DIM]))
+    model = tf.keras.Sequential([mine, tf.keras.layers.Dense(1)])
+
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(mine([[4, 5]]) * weight)
+        assert tape.gradient(loss, weight) is not None
+        recps.tensorflow.push_gradients(model)
+
+    model([[4, 5]])
+    model.trainable = False
+    step()
+    model.compile("sgd", "mse")
+    model.fit(numpy.array([[4, 5]]), numpy.zeros((1, 1)), verbose=0)
+    mine.wait()
+    assert len(mine.table) == 0
+    model.trainable = True
+    step()
+    mine.wait()
+    assert len(mine.table) == 2
+
+
 def test_numbers_of_a_layer_are_checked_when_they_are_set(client):
     mine = layer(client)
     for bad in (-1, float("nan"), float("inf"), "x", tf.Variable(0.1)):

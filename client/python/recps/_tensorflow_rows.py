@@ -95,6 +95,8 @@ class Rows:
     """A table as TensorFlow sees it, whatever holds it.
 
     :param open_table: called once, when rows are first asked for.
+    :param trains: asked at each lookup; where it says no, the rows have no
+        gradient.
     :param on_lookup: told of every tensor of rows that may be trained.
     :param before_read: called before every lookup.
     :param before_push: called before every push that backward makes, with the
@@ -108,6 +110,7 @@ class Rows:
                  padding_id: int | None = None,
                  gradient_scale: float = 1.0,
                  pool_on_server: bool = False,
+                 trains: typing.Callable[[], bool] = lambda: True,
                  on_lookup: typing.Callable[[TensorLike], None] | None = None,
                  before_read: typing.Callable[[], None] | None = None,
                  before_push: typing.Callable[[str], None] | None = None
@@ -124,6 +127,7 @@ class Rows:
         self.pool_on_server = pool_on_server
         #: reads instead of the table, which is not trained then
         self.reader: Reader | None = None
+        self._trains = trains
         self._on_lookup = on_lookup
         self._before_read = before_read
         self._before_push = before_push
@@ -191,8 +195,8 @@ class Rows:
 
     def look_up(self, ids: Ids, read_only: TensorLike = False) -> TensorLike:
         """Rows of ids, whose gradient is pushed (or kept)."""
-        if read_only is True:
-            return self._read_op(ids, True)
+        if read_only is True or not self._trains():
+            return self._read_op(ids, read_only)
 
         @tf.custom_gradient
         def rows_of(anchor: TensorLike, *given: TensorLike) -> TensorLike:

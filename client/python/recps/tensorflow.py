@@ -61,6 +61,9 @@ class EmbeddingTable(tf.keras.layers.Layer):
     :param spec: what else ``Client.get_embedding_table`` takes: ``optimizer``,
         ``initializer``, ``value_dtype``, ``min_used_times``, ...
 
+    With ``layer.trainable = False`` nothing is pushed; a model that was
+    compiled has to be compiled again then, as for any layer.
+
     Called with ``training=False`` an id without a row answers the table's
     default (zeros), and nothing is pushed.
     """
@@ -84,7 +87,8 @@ class EmbeddingTable(tf.keras.layers.Layer):
         self._rows = Rows(name, dimension, lambda: self.table, push=push,
                           learning_rate=learning_rate, padding_id=padding_id,
                           gradient_scale=gradient_scale,
-                          pool_on_server=pool_on_server)
+                          pool_on_server=pool_on_server,
+                          trains=lambda: bool(self.trainable))
         self.anchor = self._rows.anchor()  # Keras has it as a weight
 
     @property
