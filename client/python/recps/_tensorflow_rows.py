@@ -15,11 +15,11 @@ import numpy
 import tensorflow as tf
 
 from recps._modes import modes
+from recps._rates import Rates
 from recps._table import EmbeddingTable as Table
 from recps._table import Push
 from recps._ticket import Ticket, settle
 from recps.errors import ReadOnlyError
-from recps.tables import finite
 
 __all__ = ["Ids", "Origin", "Rows", "TensorLike", "as_ids", "joined_pushes",
            "origin_of"]
@@ -91,7 +91,7 @@ def origin_of(rows: TensorLike) -> Origin | None:
     return getattr(rows, "_recps_lookup", None)
 
 
-class Rows:
+class Rows(Rates):
     """A table as TensorFlow sees it, whatever holds it.
 
     :param open_table: called once, when rows are first asked for.
@@ -139,28 +139,6 @@ class Rows:
         self._open: list[Ticket[None]] = []  # pushes on their way
         self._anchors: typing.Any = weakref.WeakKeyDictionary()
         self._eager_anchor: typing.Any = None
-
-    @property
-    def learning_rate(self) -> float | None:
-        """Of pushes; None: the table's."""
-        return self._learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, value: float | None) -> None:
-        if isinstance(value, tf.Variable):  # its later values would be lost
-            raise TypeError("learning_rate: a tf.Variable, must be a number: "
-                            "set it again between steps")
-        self._learning_rate = (
-            None if value is None else finite("learning_rate", value, 0.0))
-
-    @property
-    def gradient_scale(self) -> float:
-        """What gradients are multiplied by."""
-        return self._gradient_scale
-
-    @gradient_scale.setter
-    def gradient_scale(self, value: float) -> None:
-        self._gradient_scale = finite("gradient_scale", value)
 
     @property
     def table(self) -> Table:

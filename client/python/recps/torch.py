@@ -21,10 +21,10 @@ from torch import nn
 import recps
 from recps._arrays import ArrayLike
 from recps._client import Client
+from recps._rates import Rates
 from recps._table import EmbeddingTable as Table
 from recps._table import Push, push_tables, warn_of_catchup
 from recps._ticket import Ticket, settle
-from recps.tables import finite
 
 __all__ = ["EmbeddingBagTable", "EmbeddingTable", "push_gradients"]
 
@@ -66,7 +66,7 @@ class _Lookup(torch.autograd.Function):
         return None, None, None, None
 
 
-class EmbeddingTable(nn.Module):
+class EmbeddingTable(Rates, nn.Module):
     """``nn.Embedding`` whose rows are on parameter servers.
 
     :param name: of the table; ``dimension`` is that of its rows.
@@ -206,27 +206,6 @@ class EmbeddingTable(nn.Module):
             _array(ids) if isinstance(ids, torch.Tensor) else ids,
             _array(rows.to(torch.float32))
             if isinstance(rows, torch.Tensor) else rows)
-
-    # --- numbers that may be set between steps -----------------------------
-
-    @property
-    def learning_rate(self) -> float | None:
-        """Of pushes; None: the optimizer's."""
-        return self._learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, value: float | None) -> None:
-        self._learning_rate = (
-            None if value is None else finite("learning_rate", value, 0.0))
-
-    @property
-    def gradient_scale(self) -> float:
-        """What gradients are multiplied by."""
-        return self._gradient_scale
-
-    @gradient_scale.setter
-    def gradient_scale(self, value: float) -> None:
-        self._gradient_scale = finite("gradient_scale", value)
 
     # --- state_dict -------------------------------------------------------
 
