@@ -108,7 +108,7 @@ is_foreign_variable(const char *name)
 {
     static const char *const beginnings[] = {"RECPS_TEST_", "RECPS_BUILD",
             "RECPS_SOURCE", "RECPS_PROGRESS", "RECPS_RESTART_COUNT",
-            "RECPS_RECPSD"};
+            "RECPS_RECPSD", "RECPS_REQUEST_TIMEOUT"};
 
     for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
         if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0) {

@@ -71,6 +71,30 @@ CALLS = {"lookup": "table.lookup(numpy.arange(1000))",
          "table": "client.get_embedding_table('u', 4)"}
 
 
+def test_an_interrupt_is_not_lost_in_a_ticket_that_ended():
+    """Python swallows what is raised in __del__: such a ticket has none."""
+    with recps.connect("embedded") as own:
+        table = own.get_embedding_table("rough", 4)
+        ticket = table.lookup_async([1, 2])
+        assert hasattr(type(ticket), "__del__")
+        ticket.wait()
+        assert type(ticket) is recps.Ticket
+        assert not hasattr(type(ticket), "__del__")
+        ticket.cancel()
+        assert ticket.done() and ticket.wait().shape == (2, 4)
+
+
+def test_a_client_s_request_timeout_may_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("RECPS_REQUEST_TIMEOUT", "2.5")
+    with recps.connect("embedded") as own:
+        assert own._request_timeout == 2.5
+    with recps.connect("embedded", request_timeout=7) as own:
+        assert own._request_timeout == 7
+    monkeypatch.setenv("RECPS_REQUEST_TIMEOUT", "soon")
+    with pytest.raises(recps.InvalidError, match="request_timeout: 'soon'"):
+        recps.connect("embedded")
+
+
 @pytest.mark.parametrize("call, transport", [
     ("lookup", "tcp"), ("lookup", "shm"), ("stats", "tcp"),
     *(pytest.param(call, "tcp", marks=pytest.mark.long)

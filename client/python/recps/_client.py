@@ -16,6 +16,7 @@ Rules that keep memory safe, whatever is collected, interrupted or forked:
 """
 from __future__ import annotations
 
+import _thread
 import collections
 import ctypes
 import itertools
@@ -100,11 +101,12 @@ class Decision(typing.NamedTuple):
     leave: bool
 
 
-class _Job(threading.Thread):
-    """A call that waits in C, so that the main thread can hear Ctrl-C."""
+class _Job:
+    """A call that waits in C, so that the main thread can hear Ctrl-C. No
+    threading.Thread: the end of one runs a callback of Python's, which would
+    swallow a KeyboardInterrupt."""
 
     def __init__(self, call: typing.Callable[[], typing.Any]) -> None:
-        super().__init__(daemon=True, name="recps-call")
         self.call = call
         self.result: typing.Any = None
         self.error: BaseException | None = None
@@ -123,10 +125,10 @@ def interruptible(call: typing.Callable[[], typing.Any],
                   waits: bool) -> typing.Any:
     """What call() answers. One that may wait for a server runs beside the
     main thread; Ctrl-C leaves it to end by itself."""
-    if not waits or threading.current_thread() is not threading.main_thread():
+    if not waits or threading.get_ident() != threading.main_thread().ident:
         return call()
     job = _Job(call)
-    job.start()
+    _thread.start_new_thread(job.run, ())
     while not job.over.wait(SLICE_MS / 1000):
         pass
     if job.error is not None:
@@ -170,7 +172,7 @@ class Client:
         self._handle = handle
         self._options = options
         # of the blocking forms of tickets; the other calls have it in C
-        self._request_timeout = float(options._given["request_timeout"])
+        self._request_timeout = options.request_timeout
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._borrowed: dict[int, typing.Any] = {}
@@ -724,7 +726,7 @@ def connect(cluster: ClusterLike = None, *, job_name: str | None = None,
             job_seed: int | None = None,
             checkpoint_dir: str | os.PathLike[str] | None = None,
             connect_timeout: float | None = None,
-            request_timeout: float = 0.0,
+            request_timeout: float | None = None,
             reconnect_timeout: float | None = None,
             transport: str | None = None, unix_dir: str | None = None,
             token_file: str | os.PathLike[str] | None = None,
@@ -745,8 +747,8 @@ def connect(cluster: ClusterLike = None, *, job_name: str | None = None,
     :param checkpoint_dir: of the embedded mode; servers have their own.
     :param connect_timeout: seconds to wait for all servers (300).
     :param request_timeout: seconds of a blocking call, but not ``begin``,
-        ``join``, ``step_end``, ``save``, nor a ticket's own ``wait``; 0: no
-        limit.
+        ``join``, ``step_end``, ``save``, nor a ticket's own ``wait``; 0, as
+        without ``RECPS_REQUEST_TIMEOUT``: no limit.
     :param reconnect_timeout: seconds that a lost server is dialled (60).
     :param transport: auto, tcp, unix, shm or local.
     :param unix_dir: folder of the servers' Unix sockets.

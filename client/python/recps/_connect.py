@@ -12,7 +12,7 @@ import typing
 
 from recps import _library as c
 from recps.errors import (ClusterWarning, InvalidError, error_of, warn_user)
-from recps.tables import index_of, real, whole
+from recps.tables import index_of, whole
 
 __all__ = ["ClusterLike", "Options", "notes_of", "open_client",
            "raise_pending", "refuse_in_report", "resolve", "text_of"]
@@ -166,6 +166,11 @@ class Options:
             raise TypeError(f"{name}: {value!r}, must be text")
         return os.fsencode(value)
 
+    @property
+    def request_timeout(self) -> float:
+        """Seconds of a blocking call; 0: no limit."""
+        return self.milliseconds("request_timeout", 0.0) / 1000
+
     def milliseconds(self, name: str, default: float) -> int:
         """Seconds, as whole milliseconds."""
         value = self._find(name)
@@ -194,8 +199,7 @@ def _make(options: Options) -> c.ClientOptions:
         raw.job_seed = whole("job_seed", int(_whole_text(seed)), 2**64 - 1)
     for name, default in _SECONDS.items():
         setattr(raw, f"{name}_ms", options.milliseconds(name, default))
-    raw.request_timeout_ms = round(
-        1000 * real("request_timeout", options._given["request_timeout"]))
+    raw.request_timeout_ms = options.milliseconds("request_timeout", 0.0)
     raw.body_checksum = int(bool(options._given["body_checksum"]))
     raw.flags = c.CLIENT_THREAD if options._given["client_thread"] else 0
     raw.known_epoch = whole("known_epoch", options._given["known_epoch"],

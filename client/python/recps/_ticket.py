@@ -32,9 +32,14 @@ class Ticket(typing.Generic[T]):
     __slots__ = ("_client", "_error", "_over", "_raw", "_result", "_token",
                  "__weakref__")
 
+    def __new__(cls, *arguments: typing.Any) -> Ticket[T]:
+        """As long as it is not over, it is one that is canceled if dropped."""
+        ticket: Ticket[T] = object.__new__(_Open)
+        ticket._over = True  # __del__ may see what is half built
+        return ticket
+
     def __init__(self, client: Client, start: Start,
                  borrowed: typing.Any, result: T) -> None:
-        self._over = True  # __del__ may see what is half built
         self._client = client
         self._error: Error | None = None
         self._result = result
@@ -55,15 +60,12 @@ class Ticket(typing.Generic[T]):
                 self._end()
                 raise error
 
-    def __del__(self) -> None:
-        if not self._over:
-            self._client._dropped.append((self._token, self._raw))
-
     def _end(self, error: Error | None = None) -> None:
         """Under the lock: librecps has let go of the arrays."""
         self._error = error
         self._over = True
         self._client._borrowed.pop(self._token, None)
+        object.__setattr__(self, "__class__", Ticket)
 
     def _finish(self, status: int) -> None:
         if status == c.OK:
@@ -152,6 +154,17 @@ class Ticket(typing.Generic[T]):
         state = ("open" if not self._over else
                  "done" if self._error is None else str(self._error))
         return f"<recps.Ticket {state}>"
+
+
+class _Open(Ticket[T]):
+    """A ticket that is not over. Others have no __del__: Python swallows a
+    KeyboardInterrupt there."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        if not self._over:
+            self._client._dropped.append((self._token, self._raw))
 
 
 def _end_of(timeout: float | None) -> float | None:
