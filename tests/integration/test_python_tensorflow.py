@@ -235,6 +235,27 @@ def test_request_timeout_ends_a_step_on_a_server_that_stops(recpsd):
         assert mine([5]).numpy().tolist() == [[-1.0] * DIM]
 
 
+def test_a_session_s_run_ends_on_a_server_that_stops(recpsd, rec, graph,
+                                                     monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", json.dumps(
+        package.cluster_of(recpsd, chief=True)))
+    monkeypatch.setenv("RECPS_REQUEST_TIMEOUT", "1")
+    table = rec.get_embedding_table("stops", 4, 10, optimizer="sgd",
+                                    initializer=tf.zeros_initializer)
+    rows = rec.embedding_lookup(table, tf.constant([1]))
+    ready = rec.get_init_hashtable_op()
+    with v1.Session(graph=graph) as session:
+        session.run(ready)
+        session.run(rows)
+        programs.stop(recpsd.process)
+        try:
+            with pytest.raises(tf.errors.OpError, match="request_timeout"):
+                session.run(rows)
+        finally:
+            recpsd.process.send_signal(signal.SIGCONT)
+        assert session.run(rows).tolist() == [[0.0] * 4]
+
+
 def test_gradients_of_one_layer_are_pushed(client):
     mine = layer(client, push="step", initializer="zeros",
                  optimizer=recps.SGD(1.0))
