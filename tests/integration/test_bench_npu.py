@@ -3,6 +3,7 @@
 tested."""
 import functools
 import json
+import math
 
 import pytest
 
@@ -12,10 +13,12 @@ from benches import assert_positive
 SMALL = ["--batch", 32, "--width", 16, "--rounds", 1, "--jitter-scale", 1,
          "--launch-latency", 20, "--device", 7]
 FIGURES = [
-    "launch_us", "copy_us", "own_step_us", "ahead_step_us", "offload_step_us",
-    "model_step_us", "bare_own_step_us", "bare_ahead_step_us",
-    "bare_offload_step_us", "bare_gain", "jitter_step_us", "offload_constant",
-    "offload_jitter", "own_constant", "own_jitter"]
+    "own_step_us", "ahead_step_us", "offload_step_us", "bare_own_step_us",
+    "bare_ahead_step_us", "bare_offload_step_us", "bare_gain",
+    "jitter_step_us", "offload_constant", "offload_jitter", "own_constant",
+    "own_jitter"]
+# what one time is beyond another: of some steps on a busy machine, anything
+DIFFERENCES = ["launch_us", "copy_us", "saved_step_us", "model_step_us"]
 
 pytestmark = benches.is_built
 
@@ -28,6 +31,7 @@ figures = functools.partial(benches.figures, "npu")
 def test_launches_copies_and_queue_are_counted(steps, loop, launches):
     result = figures(*SMALL, "--steps", steps, "--loop", loop)
     assert_positive(result, FIGURES)
+    assert all(math.isfinite(result[name]) for name in DIFFERENCES)
     assert result["offload_launches"] == launches
     assert result["queue_copies"] == steps
     assert 1 <= result["queue_depth_max"] <= loop
