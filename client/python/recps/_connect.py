@@ -33,7 +33,8 @@ _NAME_SERVERS = ("name the servers' addresses, or connect(\"embedded\") for "
 #: Options of the client that all programs of a job know by these names.
 _TEXTS = ("job_id", "checkpoint_dir", "token_file", "tls_ca", "tls_cert",
           "tls_key", "unix_dir", "transport")
-_SECONDS = {"connect_timeout": 300.0, "reconnect_timeout": 60.0}
+_SECONDS = {"connect_timeout": 300.0, "reconnect_timeout": 60.0,
+            "request_timeout": 0.0}
 
 
 def _refuse_no_servers(given: typing.Any) -> None:
@@ -169,7 +170,8 @@ class Options:
     @property
     def request_timeout(self) -> float:
         """Seconds of a blocking call; 0: no limit."""
-        return self.milliseconds("request_timeout", 0.0) / 1000
+        name = "request_timeout"
+        return self.milliseconds(name, _SECONDS[name]) / 1000
 
     def milliseconds(self, name: str, default: float) -> int:
         """Seconds, as whole milliseconds."""
@@ -199,7 +201,6 @@ def _make(options: Options) -> c.ClientOptions:
         raw.job_seed = whole("job_seed", int(_whole_text(seed)), 2**64 - 1)
     for name, default in _SECONDS.items():
         setattr(raw, f"{name}_ms", options.milliseconds(name, default))
-    raw.request_timeout_ms = options.milliseconds("request_timeout", 0.0)
     raw.body_checksum = int(bool(options._given["body_checksum"]))
     raw.flags = c.CLIENT_THREAD if options._given["client_thread"] else 0
     raw.known_epoch = whole("known_epoch", options._given["known_epoch"],
