@@ -290,11 +290,14 @@ class Ring(Connection):
     def word(self, side, which, value=None):
         at = 384 * (side == "client") + {"tail": 0, "head": 128,
                                          "sleeps": 256}[which]
-        form = "<I" if which == "sleeps" else "<Q"
-        if value is None:
-            return struct.unpack_from(form, self.memory, at)[0]
-        struct.pack_into(form, self.memory, at, value)
-        return value
+        form = "I" if which == "sleeps" else "Q"
+        # not by struct.pack_into: it writes zeros before the value, and a
+        # server that sees a head of 0 hangs up on who goes back
+        end = at + struct.calcsize(form)
+        with memoryview(self.memory)[at:end].cast(form) as words:
+            if value is not None:
+                words[0] = value
+            return words[0]
 
     def ring_bell(self):
         os.write(self.bell_fd, struct.pack("<Q", 1))
