@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define XXH_STATIC_LINKING_ONLY /* the streaming state on the stack */
 #include "base/digest.h"
+
+#include "base/checksum.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY /* the streaming state on the stack */
-#include <xxhash.h>
 
 void
 rps_digest_add(struct rps_digest *sum, struct rps_digest term)
@@ -50,7 +51,7 @@ digest_joined(uint64_t key, const void *value, size_t value_bytes,
     n += sizeof(uses);
     memcpy(row + n, &last, sizeof(last));
     n += sizeof(last);
-    hash = XXH3_128bits(row, n);
+    hash = rps_checksum_128(row, n);
     return (struct rps_digest){.low = hash.low64, .high = hash.high64};
 }
 

@@ -30,9 +30,3 @@ rps_table_id(const char *name)
 {
     return XXH3_64bits(name, strlen(name));
 }
-
-uint64_t
-rps_checksum(const void *bytes, size_t length)
-{
-    return XXH3_64bits(bytes, length);
-}

@@ -26,9 +26,6 @@ rps_hash_slot(uint64_t hash)
 
 uint64_t rps_table_id(const char *name);
 
-/** XXH3_64 of bytes, seed 0: block and file checksums. */
-uint64_t rps_checksum(const void *bytes, size_t length);
-
 /** splitmix64 finaliser: a stream of draws from (seed, counter). */
 static inline uint64_t
 rps_mix64(uint64_t x)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/unix_socket.h"
 
-#include "base/hash.h"
+#include "base/checksum.h"
 #include "base/text.h"
 
 #include <errno.h>

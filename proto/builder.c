@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing a frame: sections in order, each array aligned to 64 bytes. */
-#include "base/hash.h"
+#include "base/checksum.h"
 #include "proto/message.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
 /* Reading a frame in place. Nothing is believed before it was checked. */
 #include "proto/message.h"
 
-#include "base/hash.h"
+#include "base/checksum.h"
 #include "proto/value.h"
 
 #include <stdatomic.h>

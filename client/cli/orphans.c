@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/cli/orphans.h"
 
+#include "base/checksum.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "embedding/checkpoint/layout.h"

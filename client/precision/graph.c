@@ -6,6 +6,7 @@
  */
 #include "client/precision/graph.h"
 
+#include "base/checksum.h"
 #include "base/hash.h"
 #include "client/precision/graph_place.h"
 

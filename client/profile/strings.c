@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/profile/strings.h"
 
-#include "base/hash.h"
+#include "base/checksum.h"
 
 #include <stdlib.h>
 #include <string.h>

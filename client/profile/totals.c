@@ -7,7 +7,7 @@
  */
 #include "client/profile/totals.h"
 
-#include "base/hash.h"
+#include "base/checksum.h"
 #include "client/profile/strings.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/worker/alike.h"
 
-#include "base/hash.h"
+#include "base/checksum.h"
 #include "base/json.h"
 #include "base/text.h"
 

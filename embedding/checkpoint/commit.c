@@ -4,9 +4,9 @@
  * do this at once in one shared folder; each step is an atomic rename, and
  * whoever comes later finds the same bytes and is done.
  */
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/text.h"
 #include "embedding/checkpoint/chain.h"
 #include "embedding/checkpoint/checkpoint.h"

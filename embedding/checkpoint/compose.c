@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "embedding/checkpoint/compose.h"
 
+#include "base/checksum.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/spec.h"
 #include "base/text.h"
 #include "embedding/checkpoint/compose_impl.h"

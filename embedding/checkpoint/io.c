@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "embedding/checkpoint/io.h"
 
-#include "embedding/checkpoint/sum.h"
+#include "base/checksum.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -127,9 +127,6 @@ carry(struct rps_ckpt_io *io, uint64_t i)
     const off_t offset = (off_t)(i * RPS_CKPT_BLOCK_BYTES);
     const bool direct = is_direct(io);
 
-    if (io->writes) {
-        place->sum = rps_ckpt_sum_behind(place->bytes, place->n);
-    }
     place->error = carry_once(io, place, offset);
     if (place->error == EINVAL && direct) {
         set_direct(io, false);
@@ -139,7 +136,7 @@ carry(struct rps_ckpt_io *io, uint64_t i)
         drop_cached(io, offset, place->n);
     }
     if (place->error == 0 && !io->writes) {
-        place->sum = rps_ckpt_sum(place->bytes, place->n);
+        place->sum = rps_checksum(place->bytes, place->n);
     }
 }
 

@@ -30,7 +30,7 @@ struct rps_ckpt_io_place {
     unsigned char *bytes; /* [RPS_CKPT_BLOCK_BYTES], aligned; NULL: not yet */
     size_t n;             /* to write; to read: at least */
     int error;            /* errno of what was done; 0: it went well */
-    uint64_t sum;         /* XXH3_64 of the n bytes, where it went well */
+    uint64_t sum;         /* XXH3_64 of what was read, where it went well */
     bool busy;            /* io->lock */
 };
 
@@ -68,8 +68,8 @@ void rps_ckpt_io_submit(struct rps_ckpt_io *io, uint64_t i, size_t n);
 
 /**
  * Until block i's place is the owner's again: 0 or the errno of it, EBADMSG
- * where the file ended before. Its checksum is rps_ckpt_io_sum() then: the
- * threads take it, so that its owner need not.
+ * where the file ended before. Of one that was read the checksum is
+ * rps_ckpt_io_sum() then: the threads take it, so that its owner need not.
  */
 int rps_ckpt_io_wait(struct rps_ckpt_io *io, uint64_t i);
 

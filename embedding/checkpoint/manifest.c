@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "embedding/checkpoint/manifest.h"
 
+#include "base/checksum.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "embedding/checkpoint/fields.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A part file against the manifest that lists it. */
+#include "base/checksum.h"
 #include "base/hash.h"
 #include "base/spec.h"
 #include "base/text.h"

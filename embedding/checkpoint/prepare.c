@@ -3,8 +3,8 @@
  * PREPARE and ABORT: this PS's files in the temporary folder. Other PS may
  * write beside it, so only files named "<i>-of-<n>" are ever touched.
  */
+#include "base/checksum.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/text.h"
 #include "embedding/checkpoint/aside.h"
 #include "embedding/checkpoint/background.h"

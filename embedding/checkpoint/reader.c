@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "embedding/checkpoint/reader.h"
 
-#include "base/hash.h"
+#include "base/checksum.h"
 #include "base/text.h"
 #include "embedding/checkpoint/fields.h"
 #include "embedding/checkpoint/layout.h"
-#include "embedding/checkpoint/sum.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -134,7 +133,7 @@ take_block(struct rps_ckpt_reader *reader, struct rps_error *error)
                 " to %" PRIu64 ", at MiB %" PRIu64 ")",
                 reader->path, reader->next, done, done + n - 1, reader->next);
     }
-    rps_ckpt_sum_add(reader->whole, reader->block, n);
+    rps_checksum_add(reader->whole, reader->block, n);
     reader->used = n;
     reader->at = 0;
     reader->next++;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "embedding/checkpoint/writer.h"
 
+#include "base/checksum.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/text.h"
 #include "embedding/checkpoint/layout.h"
-#include "embedding/checkpoint/sum.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,8 +17,24 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
         "files are little-endian and are written as memory has them");
 
+/* What is summed in one go: it is in the first caches still. */
+#define SUM_BYTES ((size_t)16 << 10)
+
+_Static_assert(RPS_CKPT_BLOCK_BYTES % SUM_BYTES == 0, "a block has whole ones");
+
+/* The last n bytes that the block has got. */
+static void
+add_to_sums(struct rps_ckpt_writer *writer, size_t n)
+{
+    const unsigned char *bytes = writer->block + writer->used - n;
+
+    rps_checksum_add(writer->sum, bytes, n);
+    rps_checksum_add(writer->whole, bytes, n);
+}
+
+/* The block has all its bytes. */
 static rps_status
-keep_sum(struct rps_ckpt_writer *writer, uint64_t sum, struct rps_error *error)
+keep_sum(struct rps_ckpt_writer *writer, struct rps_error *error)
 {
     if (writer->sum_count == writer->sum_capacity) {
         size_t capacity =
@@ -33,7 +48,8 @@ keep_sum(struct rps_ckpt_writer *writer, uint64_t sum, struct rps_error *error)
         writer->sums = sums;
         writer->sum_capacity = capacity;
     }
-    writer->sums[writer->sum_count++] = sum;
+    writer->sums[writer->sum_count++] = XXH3_64bits_digest(writer->sum);
+    XXH3_64bits_reset(writer->sum);
     return RPS_OK;
 }
 
@@ -45,15 +61,13 @@ fail_io(const struct rps_ckpt_writer *writer, const char *what, int cause,
             error, RPS_E_IO, "%s: %s: %s", writer->path, what, strerror(cause));
 }
 
-/* Block i is written. */
+/* The first of those that may be under way is written. */
 static rps_status
-await_block(struct rps_ckpt_writer *writer, uint64_t i, struct rps_error *error)
+await_block(struct rps_ckpt_writer *writer, struct rps_error *error)
 {
-    const int cause = rps_ckpt_io_wait(&writer->io, i);
+    const int cause = rps_ckpt_io_wait(&writer->io, writer->written++);
 
-    assert(writer->sum_count == i);
-    return cause == 0 ? keep_sum(writer, rps_ckpt_io_sum(&writer->io, i), error)
-                      : fail_io(writer, "write", cause, error);
+    return cause == 0 ? RPS_OK : fail_io(writer, "write", cause, error);
 }
 
 /* Memory of the next block: when the one that had its place is written. */
@@ -63,7 +77,8 @@ take_block(struct rps_ckpt_writer *writer, struct rps_error *error)
     rps_status status = RPS_OK;
 
     if (writer->next >= RPS_CKPT_IO_BLOCKS) {
-        status = await_block(writer, writer->next - RPS_CKPT_IO_BLOCKS, error);
+        assert(writer->written == writer->next - RPS_CKPT_IO_BLOCKS);
+        status = await_block(writer, error);
     }
     if (status != RPS_OK) {
         return status;
@@ -90,10 +105,9 @@ take_room(const struct rps_ckpt_writer *writer, struct rps_error *error)
 static rps_status
 send_block(struct rps_ckpt_writer *writer, struct rps_error *error)
 {
-    rps_status status = RPS_OK;
+    rps_status status = keep_sum(writer, error);
 
-    rps_ckpt_sum_add(writer->whole, writer->block, writer->used);
-    if (writer->next == 0) {
+    if (status == RPS_OK && writer->next == 0) {
         status = take_room(writer, error);
         rps_ckpt_io_begin(&writer->io);
     }
@@ -113,14 +127,14 @@ send_rest(struct rps_ckpt_writer *writer, struct rps_error *error)
 {
     rps_status status = RPS_OK;
 
-    while (writer->sum_count < writer->next && status == RPS_OK) {
-        status = await_block(writer, writer->sum_count, error);
+    while (writer->written < writer->next && status == RPS_OK) {
+        status = await_block(writer, error);
     }
     if (status != RPS_OK || writer->used == 0) {
         return status;
     }
-    rps_ckpt_sum_add(writer->whole, writer->block, writer->used);
-    status = keep_sum(writer, rps_ckpt_sum(writer->block, writer->used), error);
+    add_to_sums(writer, writer->used % SUM_BYTES);
+    status = keep_sum(writer, error);
     if (status != RPS_OK) {
         return status;
     }
@@ -159,13 +173,16 @@ rps_ckpt_writer_add(struct rps_ckpt_writer *writer, const void *bytes, size_t n,
     const unsigned char *from = bytes;
 
     while (n > 0) {
-        size_t part = RPS_CKPT_BLOCK_BYTES - writer->used;
+        size_t part = SUM_BYTES - writer->used % SUM_BYTES;
 
         part = n < part ? n : part;
         memcpy(writer->block + writer->used, from, part);
         writer->used += part;
         from += part;
         n -= part;
+        if (writer->used % SUM_BYTES == 0) {
+            add_to_sums(writer, SUM_BYTES);
+        }
         if (writer->used == RPS_CKPT_BLOCK_BYTES) {
             rps_status status = send_block(writer, error);
 
@@ -200,12 +217,15 @@ rps_ckpt_writer_open(struct rps_ckpt_writer *writer, const char *folder,
     writer->fd = -1;
     writer->path = rps_format("%s/%s", folder, name);
     writer->name = strdup(name);
+    writer->sum = XXH3_createState();
     writer->whole = XXH3_createState();
-    if (writer->path == NULL || writer->name == NULL || writer->whole == NULL) {
+    if (writer->path == NULL || writer->name == NULL || writer->sum == NULL ||
+            writer->whole == NULL) {
         status =
                 rps_fail(error, RPS_E_NOMEM, "%s: no memory to write it", name);
         goto fail;
     }
+    XXH3_64bits_reset(writer->sum);
     XXH3_64bits_reset(writer->whole);
     writer->fd = open(writer->path,
             O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
@@ -302,6 +322,9 @@ rps_ckpt_writer_discard(struct rps_ckpt_writer *writer)
     free(writer->path);
     free(writer->name);
     free(writer->sums);
+    if (writer->sum != NULL) {
+        XXH3_freeState(writer->sum);
+    }
     if (writer->whole != NULL) {
         XXH3_freeState(writer->whole);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One .npy file on its way to the disk: a few blocks of memory (io.h), a
- * checksum a block (<file>.xxh3) and one of the whole, taken while the block
- * is in the cache. Room for the whole array is taken at once, so that a full
- * disk is told before it is written.
+ * checksum a block (<file>.xxh3) and one of the whole, both taken of some KiB
+ * at a time while they are in the cache. Room for the whole array is taken at
+ * once, so that a full disk is told before it is written.
  */
 #ifndef RPS_EMBEDDING_CHECKPOINT_WRITER_H
 #define RPS_EMBEDDING_CHECKPOINT_WRITER_H
@@ -28,9 +28,11 @@ struct rps_ckpt_writer {
     uint64_t bytes;  /* handed on so far */
     uint64_t wanted; /* of the file, as the header says it */
     uint64_t *sums;
-    size_t sum_count; /* blocks that are written */
+    size_t sum_count;
     size_t sum_capacity;
-    void *whole; /* XXH3_state_t */
+    uint64_t written; /* blocks: those after it may be under way */
+    void *sum;        /* XXH3_state_t of the block; of the whole: */
+    void *whole;
 };
 
 /** Create `name` below `folder`; it must not exist. Writes the header. */

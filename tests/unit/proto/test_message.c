@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The frame of PROTOCOL.md's worked example was made by a Python script
  * (struct and xxhash); everything else is held to it or to the rules. */
+#include "base/checksum.h"
 #include "base/hash.h"
 #include "proto/message.h"
 #include "proto/route.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/embedding/checkpoint/forge.h"
 
+#include "base/checksum.h"
 #include "base/file.h"
-#include "base/hash.h"
 
 #include <check.h>
 #include <inttypes.h>
