@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/daemon/conn.h"
 
+#include "base/clock.h"
 #include "server/daemon/access.h"
 #include "server/daemon/conn_impl.h"
 #include "server/daemon/conn_ring.h"
@@ -252,10 +253,21 @@ discard(struct rps_conn *conn)
     }
 }
 
+/* Small requests may come by the dozen; whoever streams large ones would hold
+ * the loop for as long as more of them come. */
+static bool
+turn_goes_on(uint32_t frames, uint64_t start_ns)
+{
+    return frames < RPS_CONN_TURN_FRAMES &&
+           (frames == 0 || rps_clock_ns() - start_ns < RPS_CONN_TURN_NS);
+}
+
 void
 rps_conn_take_turn(struct rps_conn *conn)
 {
-    for (uint32_t n = 0; n < RPS_CONN_TURN_FRAMES && rps_conn_may_read(conn);
+    const uint64_t start_ns = rps_clock_ns();
+
+    for (uint32_t n = 0; turn_goes_on(n, start_ns) && rps_conn_may_read(conn);
             n++) {
         if (!rps_conn_may_begin(conn)) {
             break;

@@ -25,7 +25,8 @@
 #define RPS_CONN_OUT_BYTES_MAX (64u << 20)  /* unsent replies: stop reading */
 #define RPS_CONN_PENDING_MAX   1024u        /* requests without a reply */
 #define RPS_CONN_FLUSH_BYTES   (256u << 10) /* unsent: not left for later */
-#define RPS_CONN_TURN_FRAMES   32u          /* then the others get a turn */
+#define RPS_CONN_TURN_FRAMES   32u          /* then the others get a turn: */
+#define RPS_CONN_TURN_NS       200000u      /* or so, in one large request */
 #define RPS_CONN_KEEP_BYTES    (1u << 20)   /* input buffer kept when idle */
 #define RPS_CONN_KEEP_LARGE    (4u << 20)   /* likewise, memory to spare */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/daemon/conn_ring.h"
 
+#include "base/clock.h"
 #include "server/daemon/peer_log.h"
 
 #include <errno.h>
@@ -209,6 +210,7 @@ static void
 on_bell(evutil_socket_t fd, short what, void *context)
 {
     struct rps_conn *conn = context;
+    const uint64_t start_ns = rps_clock_ns();
     uint32_t turns = 0;
 
     (void)fd;
@@ -219,7 +221,8 @@ on_bell(evutil_socket_t fd, short what, void *context)
     }
     do {
         rps_conn_take_turn(conn);
-    } while (++turns < RPS_CONN_TURN_FRAMES && more_soon(conn));
+    } while (++turns < RPS_CONN_TURN_FRAMES &&
+             rps_clock_ns() - start_ns < RPS_CONN_TURN_NS && more_soon(conn));
     rps_conn_settle(conn);
 }
 

@@ -431,13 +431,34 @@ rps_loop_stop(struct rps_loop *loop)
     free(loop);
 }
 
+/* What is activated while others are called goes to the end of the same list:
+ * without a bound, rings that are never empty would keep the loop from its
+ * sockets. */
+#define CALLS_BETWEEN_POLLS 16
+
+static struct event_base *
+new_base(void)
+{
+    struct event_config *config = event_config_new();
+    struct event_base *base = NULL;
+
+    if (config != NULL && event_config_set_max_dispatch_interval(
+                                  config, NULL, CALLS_BETWEEN_POLLS, 0) == 0) {
+        base = event_base_new_with_config(config);
+    }
+    if (config != NULL) {
+        event_config_free(config);
+    }
+    return base;
+}
+
 static bool
 make_events(struct rps_loop *loop)
 {
     const struct timeval tick = {.tv_usec = RPS_LOOP_TICK_MS * 1000};
 
     loop->stats = rps_loop_stats_create();
-    loop->base = event_base_new();
+    loop->base = new_base();
     loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (loop->base == NULL || loop->stats == NULL || loop->wake_fd < 0) {
         return false;
