@@ -24,19 +24,12 @@
  * and none has a branch for a key.
  */
 #include "embedding/admit.h"
-#include "embedding/batch.h"
-#include "embedding/prefetch.h"
+#include "embedding/lookup_impl.h"
 
 #include <assert.h>
-#include <string.h>
 
-#define BURST      32u /* rows asked for before the first is copied */
-#define HOME_BURST 16u /* home lines of the next run that go with them */
-
-#define UNADMITTED 0x8000u /* a bit that no position has */
-
-_Static_assert(RPS_BATCH_KEYS <= UNADMITTED, "a bit is free");
-_Static_assert(BURST <= RPS_BATCH_SPARE, "positions are copied as a whole");
+#define FEW_KEYS   4u  /* a shard, on average: lookup_few.c */
+#define HOME_BURST 16u /* home lines of the next run that go with a burst */
 
 /* A run whose home lines are known. */
 struct asked {
@@ -44,50 +37,10 @@ struct asked {
     uint64_t version; /* of the index, when they were found */
 };
 
-/* Rows that were asked for, and where they go. */
-struct burst {
-    size_t n;
-    const void *rows[BURST];
-    uint16_t positions[BURST];
-    struct rps_shard *held; /* unlocked when they are copied; or NULL */
-};
-
-/* Keys of the batch, by their numbers there. */
-struct list {
-    size_t n;
-    uint16_t keys[RPS_BATCH_KEYS];
-};
-
-struct lookup {
-    struct rps_table *table;
-    void (*gather)(float *rows, size_t stride, const uint16_t *positions,
-            const void *const *sources, size_t n, size_t dim);
-    const uint32_t *counts; /* of the block; NULL: 1 each */
-    bool admission;         /* absent keys are asked about */
-    bool tiered;            /* some rows are on the disk */
-    uint64_t from_disk;
-    float *rows; /* of the block */
-    size_t stride;
-    struct rps_batch batch;
-    struct rps_index_line *lines[RPS_BATCH_KEYS]; /* homes of its keys: */
-    size_t known;       /* those of keys 0 .. known - 1 */
-    size_t asked;       /* and 0 .. asked - 1 are asked for */
-    struct list beyond; /* of a shard: not in their home line, which is full */
-    struct list absent; /* of the block; UNADMITTED in some */
-    unsigned turn;      /* of the bursts */
-    struct burst bursts[2];
-};
-
-static float *
-row_out(const struct lookup *lookup, size_t position)
-{
-    return (float *)(void *)((char *)lookup->rows + position * lookup->stride);
-}
-
 /* absent.keys[from] and on. */
-static void
-ask_admission_locked(
-        struct lookup *lookup, const struct rps_shard *shard, size_t from)
+void
+rps_lookup_admit_locked(
+        struct rps_lookup *lookup, const struct rps_shard *shard, size_t from)
 {
     const struct rps_batch *batch = &lookup->batch;
     const uint32_t *counts = lookup->counts;
@@ -97,21 +50,14 @@ ask_admission_locked(
         if (!rps_admitted_locked(lookup->table, shard, batch->hashes[key],
                     batch->keys[key],
                     counts == NULL ? 1 : counts[batch->positions[key]])) {
-            lookup->absent.keys[i] = (uint16_t)(key | UNADMITTED);
+            lookup->absent.keys[i] = (uint16_t)(key | RPS_LOOKUP_UNADMITTED);
         }
     }
 }
 
-static inline void
-add(struct list *list, size_t key)
-{
-    list->keys[list->n] = (uint16_t)key;
-    list->n++;
-}
-
-static void
-touch_rows_locked(struct lookup *lookup, const struct rps_shard *shard,
-        const uint32_t *rows, size_t n)
+void
+rps_lookup_touch_locked(struct rps_lookup *lookup,
+        const struct rps_shard *shard, const uint32_t *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         lookup->from_disk += rows[i] >> 31;
@@ -119,64 +65,11 @@ touch_rows_locked(struct lookup *lookup, const struct rps_shard *shard,
     }
 }
 
-/* Where rows[burst->n] lie, as the index names them. */
-static inline void
-locate_rows_locked(struct lookup *lookup, const struct rps_shard *shard,
-        const uint32_t *rows, struct burst *burst)
-{
-    const struct rps_rows memory = shard->rows; /* read once, not a row */
-    const size_t n = burst->n;
-
-    if (lookup->tiered) {
-        touch_rows_locked(lookup, shard, rows, n);
-        for (size_t i = 0; i < n; i++) {
-            burst->rows[i] = rps_shard_row_at(shard, rows[i]);
-        }
-        return;
-    }
-#pragma GCC unroll 4
-    for (size_t i = 0; i < n; i++) {
-        burst->rows[i] = rps_rows_at(&memory, rows[i] - 1);
-    }
-}
-
-static inline __attribute__((always_inline)) void
-ask_bytes(const struct burst *burst, size_t bytes)
-{
-    const size_t n = burst->n;
-
-#pragma GCC unroll 4
-    for (size_t i = 0; i < n; i++) {
-        rps_prefetch(burst->rows[i], bytes);
-    }
-}
-
-/* The usual lengths are constants where they are asked for. */
-static inline __attribute__((always_inline)) void
-ask_rows(const struct lookup *lookup, const struct burst *burst)
-{
-    switch ((lookup->table->value_bytes + RPS_CACHE_LINE - 1) /
-            RPS_CACHE_LINE) {
-    case 1:
-        ask_bytes(burst, RPS_CACHE_LINE);
-        break;
-    case 2:
-        ask_bytes(burst, 2 * RPS_CACHE_LINE);
-        break;
-    case 4:
-        ask_bytes(burst, 4 * RPS_CACHE_LINE);
-        break;
-    default:
-        ask_bytes(burst, lookup->table->value_bytes);
-        break;
-    }
-}
-
 /* Copy the burst before this one. */
 static void
-copy_before(struct lookup *lookup)
+copy_before(struct rps_lookup *lookup)
 {
-    struct burst *before = &lookup->bursts[lookup->turn ^ 1];
+    struct rps_lookup_burst *before = &lookup->bursts[lookup->turn ^ 1];
 
     lookup->gather(lookup->rows, lookup->stride, before->positions,
             before->rows, before->n, lookup->table->spec.dim);
@@ -189,7 +82,7 @@ copy_before(struct lookup *lookup)
 
 /* Home lines of the next run, n at most. */
 static inline __attribute__((always_inline)) void
-ask_homes(struct lookup *lookup, size_t n)
+ask_homes(struct rps_lookup *lookup, size_t n)
 {
     const size_t left = lookup->known - lookup->asked;
     const size_t now = n < left ? n : left;
@@ -200,13 +93,13 @@ ask_homes(struct lookup *lookup, size_t n)
 
 /* The burst's rows[burst->n], on their way when this returns. */
 static inline void
-read_rows_locked(struct lookup *lookup, const struct rps_shard *shard,
+read_rows_locked(struct rps_lookup *lookup, const struct rps_shard *shard,
         const uint32_t *rows)
 {
-    struct burst *burst = &lookup->bursts[lookup->turn];
+    struct rps_lookup_burst *burst = &lookup->bursts[lookup->turn];
 
-    locate_rows_locked(lookup, shard, rows, burst);
-    ask_rows(lookup, burst);
+    rps_lookup_locate_locked(lookup, shard, rows, burst);
+    rps_lookup_ask_rows(lookup, burst);
     ask_homes(lookup, HOME_BURST);
     copy_before(lookup);
     lookup->turn ^= 1;
@@ -214,7 +107,7 @@ read_rows_locked(struct lookup *lookup, const struct rps_shard *shard,
 
 /* The last of the n found takes the place of one that is not. */
 static inline void
-leave_out(struct burst *burst, uint32_t *rows, size_t i)
+leave_out(struct rps_lookup_burst *burst, uint32_t *rows, size_t i)
 {
     burst->n--;
     rows[i] = rows[burst->n];
@@ -223,15 +116,15 @@ leave_out(struct burst *burst, uint32_t *rows, size_t i)
 
 /* A key that is not in its home line. */
 static inline void
-miss_locked(struct lookup *lookup, size_t key)
+miss_locked(struct rps_lookup *lookup, size_t key)
 {
     const struct rps_index_line *home = lookup->lines[key];
 
     if (rps_index_line_is_full(home)) {
         rps_index_ask_next(home);
-        add(&lookup->beyond, key);
+        rps_lookup_add(&lookup->beyond, key);
     } else {
-        add(&lookup->absent, key);
+        rps_lookup_add(&lookup->absent, key);
     }
 }
 
@@ -243,13 +136,13 @@ last_bit(uint64_t bits)
 
 /* Keys start .. start + n - 1, in their home lines. */
 static inline void
-read_home_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
+read_home_burst_locked(struct rps_lookup *lookup, const struct rps_shard *shard,
         size_t start, size_t n)
 {
-    struct burst *burst = &lookup->bursts[lookup->turn];
+    struct rps_lookup_burst *burst = &lookup->bursts[lookup->turn];
     const struct rps_index_line *const *lines =
             (const struct rps_index_line *const *)lookup->lines + start;
-    uint32_t rows[BURST];
+    uint32_t rows[RPS_LOOKUP_BURST];
     uint64_t missing = lookup->table->kernels.find(
             lines, 1, lookup->batch.keys + start, n, rows);
 
@@ -267,39 +160,40 @@ read_home_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
 
 /* The run's keys, in their home lines. */
 static void
-read_homes_locked(struct lookup *lookup, const struct rps_shard *shard,
+read_homes_locked(struct rps_lookup *lookup, const struct rps_shard *shard,
         const struct rps_batch_run *run)
 {
-    for (size_t start = run->start; start < run->end; start += BURST) {
+    for (size_t start = run->start; start < run->end;
+            start += RPS_LOOKUP_BURST) {
         const size_t left = run->end - start;
-        read_home_burst_locked(
-                lookup, shard, start, left < BURST ? left : BURST);
+        read_home_burst_locked(lookup, shard, start,
+                left < RPS_LOOKUP_BURST ? left : RPS_LOOKUP_BURST);
     }
 }
 
 /* A key that is in none of the lines of its search up to `last`. */
 static uint32_t
-find_far_locked(struct lookup *lookup, const struct rps_shard *shard,
+find_far_locked(struct rps_lookup *lookup, const struct rps_shard *shard,
         uint16_t key, struct rps_index_line *last)
 {
     const struct rps_index_place place = rps_index_find_far(&shard->index,
             lookup->batch.hashes[key], lookup->batch.keys[key], last);
 
     if (place.row == 0) {
-        add(&lookup->absent, key);
+        rps_lookup_add(&lookup->absent, key);
     }
     return place.row;
 }
 
 /* n keys of the list `beyond`, in the lines after their home line. */
 static void
-read_beyond_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
-        const uint16_t *numbers, size_t n)
+read_beyond_burst_locked(struct rps_lookup *lookup,
+        const struct rps_shard *shard, const uint16_t *numbers, size_t n)
 {
-    struct burst *burst = &lookup->bursts[lookup->turn];
-    struct rps_index_line *lines[BURST][RPS_LINES_NEXT];
-    uint64_t keys[BURST];
-    uint32_t rows[BURST];
+    struct rps_lookup_burst *burst = &lookup->bursts[lookup->turn];
+    struct rps_index_line *lines[RPS_LOOKUP_BURST][RPS_LINES_NEXT];
+    uint64_t keys[RPS_LOOKUP_BURST];
+    uint32_t rows[RPS_LOOKUP_BURST];
     uint64_t missing = 0;
 
     for (size_t i = 0; i < n; i++) {
@@ -329,19 +223,20 @@ read_beyond_burst_locked(struct lookup *lookup, const struct rps_shard *shard,
 }
 
 static void
-read_beyond_locked(struct lookup *lookup, const struct rps_shard *shard)
+read_beyond_locked(struct rps_lookup *lookup, const struct rps_shard *shard)
 {
-    for (size_t start = 0; start < lookup->beyond.n; start += BURST) {
+    for (size_t start = 0; start < lookup->beyond.n;
+            start += RPS_LOOKUP_BURST) {
         const size_t left = lookup->beyond.n - start;
         read_beyond_burst_locked(lookup, shard, lookup->beyond.keys + start,
-                left < BURST ? left : BURST);
+                left < RPS_LOOKUP_BURST ? left : RPS_LOOKUP_BURST);
     }
     lookup->beyond.n = 0;
 }
 
 /* The shard is locked here, and unlocked when its last row is copied. */
 static void
-read_run(struct lookup *lookup, const struct asked *asked)
+read_run(struct rps_lookup *lookup, const struct asked *asked)
 {
     const struct rps_batch_run *run = &asked->run;
     struct rps_shard *shard = &lookup->table->shards[run->shard];
@@ -354,7 +249,7 @@ read_run(struct lookup *lookup, const struct asked *asked)
     read_homes_locked(lookup, shard, run);
     read_beyond_locked(lookup, shard);
     if (lookup->admission) {
-        ask_admission_locked(lookup, shard, absent_before);
+        rps_lookup_admit_locked(lookup, shard, absent_before);
     }
     ask_homes(lookup, RPS_BATCH_KEYS);
     lookup->bursts[lookup->turn ^ 1].held = shard;
@@ -362,7 +257,7 @@ read_run(struct lookup *lookup, const struct asked *asked)
 
 /* The run's home lines: asked for while the run before it is read. */
 static struct asked
-find_homes(struct lookup *lookup, struct rps_batch_run run)
+find_homes(struct rps_lookup *lookup, struct rps_batch_run run)
 {
     const struct rps_index *index = &lookup->table->shards[run.shard].index;
     const struct asked asked = {
@@ -376,7 +271,7 @@ find_homes(struct lookup *lookup, struct rps_batch_run run)
 }
 
 static void
-read_busy(struct lookup *lookup, const uint16_t *shards, size_t n)
+read_busy(struct rps_lookup *lookup, const uint16_t *shards, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const struct asked asked =
@@ -389,7 +284,7 @@ read_busy(struct lookup *lookup, const uint16_t *shards, size_t n)
 }
 
 static void
-read_present(struct lookup *lookup)
+read_present(struct rps_lookup *lookup)
 {
     uint16_t busy[1u << RPS_SHARD_LOG2_MAX];
     size_t busy_count = 0;
@@ -413,12 +308,13 @@ read_present(struct lookup *lookup)
 }
 
 static void
-fill_absent(const struct lookup *lookup, bool read_only)
+fill_absent(const struct rps_lookup *lookup, bool read_only)
 {
     for (size_t i = 0; i < lookup->absent.n; i++) {
-        const uint16_t at = lookup->absent.keys[i] & (UNADMITTED - 1);
+        const uint16_t at =
+                lookup->absent.keys[i] & (RPS_LOOKUP_UNADMITTED - 1);
         const uint64_t key = lookup->batch.keys[at];
-        float *out = row_out(lookup, lookup->batch.positions[at]);
+        float *out = rps_lookup_out(lookup, lookup->batch.positions[at]);
         if (read_only || lookup->absent.keys[i] != at) {
             rps_table_default_value(lookup->table, key, out);
         } else {
@@ -431,7 +327,7 @@ void
 rps_table_lookup(struct rps_table *table, const struct rps_read *read,
         float *rows, size_t stride)
 {
-    struct lookup lookup;
+    struct rps_lookup lookup;
     uint64_t missing = 0;
 
     assert(stride % sizeof(float) == 0);
@@ -443,7 +339,7 @@ rps_table_lookup(struct rps_table *table, const struct rps_read *read,
     lookup.from_disk = 0;
     lookup.stride = stride;
     lookup.turn = 0;
-    lookup.bursts[0] = lookup.bursts[1] = (struct burst){.n = 0};
+    lookup.bursts[0] = lookup.bursts[1] = (struct rps_lookup_burst){.n = 0};
     lookup.beyond.n = 0;
     for (size_t done = 0; done < read->count; done += lookup.batch.count) {
         const size_t left = read->count - done;
@@ -453,7 +349,11 @@ rps_table_lookup(struct rps_table *table, const struct rps_read *read,
         rps_batch_sort(&lookup.batch, table,
                 left < RPS_BATCH_KEYS ? left : RPS_BATCH_KEYS,
                 read->keys + done);
-        read_present(&lookup);
+        if (lookup.batch.count <= table->shard_count * FEW_KEYS) {
+            rps_lookup_read_few(&lookup);
+        } else {
+            read_present(&lookup);
+        }
         fill_absent(&lookup, read->read_only);
         missing += lookup.absent.n;
     }
