@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Looking rows up. It creates, counts and stamps no row and allocates
- * nothing. A batch goes through in blocks (batch.h), a block shard by shard,
- * in stages, each of which asks for the memory that the next one reads:
+ * nothing. A batch goes through in blocks (batch.h), a block shard by shard
+ * (or by several, where each has few keys: lookup_few.c), in stages, each of
+ * which asks for the memory that the next one reads:
  *
  *   where searches begin      the next shard           (no lock)
  *   find, ask for rows        a burst of keys          (the shard's lock)
@@ -30,12 +31,6 @@
 
 #define FEW_KEYS   4u  /* a shard, on average: lookup_few.c */
 #define HOME_BURST 16u /* home lines of the next run that go with a burst */
-
-/* A run whose home lines are known. */
-struct asked {
-    struct rps_batch_run run;
-    uint64_t version; /* of the index, when they were found */
-};
 
 /* absent.keys[from] and on. */
 void
@@ -236,16 +231,13 @@ read_beyond_locked(struct rps_lookup *lookup, const struct rps_shard *shard)
 
 /* The shard is locked here, and unlocked when its last row is copied. */
 static void
-read_run(struct rps_lookup *lookup, const struct asked *asked)
+read_run(struct rps_lookup *lookup, const struct rps_lookup_run *asked)
 {
     const struct rps_batch_run *run = &asked->run;
     struct rps_shard *shard = &lookup->table->shards[run->shard];
     const size_t absent_before = lookup->absent.n;
 
-    if (asked->version != rps_index_version(&shard->index)) {
-        rps_index_homes(&shard->index, run->end - run->start,
-                lookup->batch.hashes + run->start, lookup->lines + run->start);
-    }
+    rps_lookup_check_homes_locked(lookup, asked);
     read_homes_locked(lookup, shard, run);
     read_beyond_locked(lookup, shard);
     if (lookup->admission) {
@@ -256,25 +248,19 @@ read_run(struct rps_lookup *lookup, const struct asked *asked)
 }
 
 /* The run's home lines: asked for while the run before it is read. */
-static struct asked
+static struct rps_lookup_run
 find_homes(struct rps_lookup *lookup, struct rps_batch_run run)
 {
-    const struct rps_index *index = &lookup->table->shards[run.shard].index;
-    const struct asked asked = {
-            .run = run, .version = rps_index_version(index)};
-
-    rps_index_home_lines(index, run.end - run.start,
-            lookup->batch.hashes + run.start, lookup->lines + run.start);
     lookup->asked = run.start;
     lookup->known = run.end;
-    return asked;
+    return rps_lookup_find_homes(lookup, run);
 }
 
 static void
 read_busy(struct rps_lookup *lookup, const uint16_t *shards, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const struct asked asked =
+        const struct rps_lookup_run asked =
                 find_homes(lookup, rps_batch_run_of(&lookup->batch, shards[i]));
         ask_homes(lookup, RPS_BATCH_KEYS);
         rps_shard_lock(&lookup->table->shards[shards[i]]);
@@ -288,11 +274,12 @@ read_present(struct rps_lookup *lookup)
 {
     uint16_t busy[1u << RPS_SHARD_LOG2_MAX];
     size_t busy_count = 0;
-    struct asked next = find_homes(lookup, rps_batch_run_first(&lookup->batch));
+    struct rps_lookup_run next =
+            find_homes(lookup, rps_batch_run_first(&lookup->batch));
 
     ask_homes(lookup, RPS_BATCH_KEYS);
     while (next.run.start < next.run.end) {
-        const struct asked now = next;
+        const struct rps_lookup_run now = next;
         struct rps_shard *shard = &lookup->table->shards[now.run.shard];
         next = find_homes(lookup, rps_batch_run_next(&lookup->batch, now.run));
         if (pthread_mutex_trylock(&shard->lock) == 0) {

@@ -13,19 +13,11 @@
  */
 #include "embedding/lookup_impl.h"
 
-#include <assert.h>
-
 #define WINDOW_SHARDS 16u
-
-/* Keys of one shard, as many as a window has room for. */
-struct piece {
-    struct rps_batch_run run;
-    uint64_t version; /* of the shard's index, when home lines were found */
-};
 
 struct window {
     size_t n;
-    struct piece pieces[WINDOW_SHARDS];
+    struct rps_lookup_run pieces[WINDOW_SHARDS];
 };
 
 struct beyond {
@@ -45,19 +37,14 @@ next_window(struct rps_lookup *lookup, struct rps_batch_run *run,
     window->n = 0;
     while (window->n < WINDOW_SHARDS && keys < RPS_LOOKUP_BURST &&
             run->start < run->end) {
-        const struct rps_index *index =
-                &lookup->table->shards[run->shard].index;
-        struct piece *piece = &window->pieces[window->n++];
-        size_t count = run->end - run->start;
-
-        count = count < RPS_LOOKUP_BURST - keys ? count
-                                                : RPS_LOOKUP_BURST - keys;
-        piece->run = (struct rps_batch_run){.shard = run->shard,
+        const size_t left = run->end - run->start;
+        const size_t room = RPS_LOOKUP_BURST - keys;
+        const size_t count = left < room ? left : room;
+        const struct rps_batch_run piece = {.shard = run->shard,
                 .start = run->start,
                 .end = run->start + count};
-        piece->version = rps_index_version(index);
-        rps_index_home_lines(index, count, lookup->batch.hashes + run->start,
-                lookup->lines + run->start);
+
+        window->pieces[window->n++] = rps_lookup_find_homes(lookup, piece);
         rps_index_ask_lines(lookup->lines + run->start, count);
         keys += count;
         run->start += count;
@@ -93,7 +80,7 @@ ask_found_locked(struct rps_lookup *lookup, const struct rps_shard *shard,
 
 /* A piece's keys that are in their home lines go to the burst. */
 static void
-find_piece_locked(struct rps_lookup *lookup, const struct piece *piece,
+find_piece_locked(struct rps_lookup *lookup, const struct rps_lookup_run *piece,
         struct rps_lookup_burst *burst, struct beyond *beyond)
 {
     struct rps_shard *shard = &lookup->table->shards[piece->run.shard];
@@ -104,9 +91,7 @@ find_piece_locked(struct rps_lookup *lookup, const struct piece *piece,
     uint64_t missing = 0;
     size_t found = 0;
 
-    if (piece->version != rps_index_version(&shard->index)) {
-        rps_index_homes(&shard->index, n, lookup->batch.hashes + start, lines);
-    }
+    rps_lookup_check_homes_locked(lookup, piece);
     missing = lookup->table->kernels.find(
             (const struct rps_index_line *const *)lines, 1,
             lookup->batch.keys + start, n, rows);
@@ -176,12 +161,12 @@ copy_window_locked(struct rps_lookup *lookup, const struct window *window,
 /* What is busy goes from the window to busy[*count]. */
 static void
 lock_window(struct rps_lookup *lookup, struct window *window,
-        struct piece *busy, size_t *count)
+        struct rps_lookup_run *busy, size_t *count)
 {
     size_t locked = 0;
 
     for (size_t i = 0; i < window->n; i++) {
-        const struct piece piece = window->pieces[i];
+        const struct rps_lookup_run piece = window->pieces[i];
         if (pthread_mutex_trylock(
                     &lookup->table->shards[piece.run.shard].lock) == 0) {
             window->pieces[locked++] = piece;
@@ -193,7 +178,8 @@ lock_window(struct rps_lookup *lookup, struct window *window,
 }
 
 static void
-read_busy(struct rps_lookup *lookup, const struct piece *busy, size_t count)
+read_busy(struct rps_lookup *lookup, const struct rps_lookup_run *busy,
+        size_t count)
 {
     struct rps_lookup_burst burst;
     struct window window;
@@ -218,7 +204,7 @@ rps_lookup_read_few(struct rps_lookup *lookup)
 
     next_window(lookup, &run, now);
     while (now->n > 0) {
-        struct piece busy[WINDOW_SHARDS];
+        struct rps_lookup_run busy[WINDOW_SHARDS];
         struct window *const read = now;
         size_t busy_count = 0;
         lock_window(lookup, now, busy, &busy_count);

@@ -132,6 +132,38 @@ rps_lookup_ask_rows(
     }
 }
 
+/* Keys of one shard whose home lines are known. */
+struct rps_lookup_run {
+    struct rps_batch_run run;
+    uint64_t version; /* of the shard's index, when they were found */
+};
+
+static inline struct rps_lookup_run
+rps_lookup_find_homes(struct rps_lookup *lookup, struct rps_batch_run run)
+{
+    const struct rps_index *index = &lookup->table->shards[run.shard].index;
+    const struct rps_lookup_run found = {
+            .run = run, .version = rps_index_version(index)};
+
+    rps_index_home_lines(index, run.end - run.start,
+            lookup->batch.hashes + run.start, lookup->lines + run.start);
+    return found;
+}
+
+/* Once more, where the index has moved them since. */
+static inline void
+rps_lookup_check_homes_locked(
+        struct rps_lookup *lookup, const struct rps_lookup_run *found)
+{
+    const struct rps_batch_run *run = &found->run;
+    const struct rps_index *index = &lookup->table->shards[run->shard].index;
+
+    if (found->version != rps_index_version(index)) {
+        rps_index_homes(index, run->end - run->start,
+                lookup->batch.hashes + run->start, lookup->lines + run->start);
+    }
+}
+
 /* The block's keys, where a shard has few of them. */
 void rps_lookup_read_few(struct rps_lookup *lookup);
 

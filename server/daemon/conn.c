@@ -253,13 +253,11 @@ discard(struct rps_conn *conn)
     }
 }
 
-/* Small requests may come by the dozen; whoever streams large ones would hold
- * the loop for as long as more of them come. */
-static bool
-turn_goes_on(uint32_t frames, uint64_t start_ns)
+bool
+rps_conn_turn_goes_on(uint32_t done, uint64_t start_ns)
 {
-    return frames < RPS_CONN_TURN_FRAMES &&
-           (frames == 0 || rps_clock_ns() - start_ns < RPS_CONN_TURN_NS);
+    return done == 0 || (done < RPS_CONN_TURN_FRAMES &&
+                                rps_clock_ns() - start_ns < RPS_CONN_TURN_NS);
 }
 
 void
@@ -267,7 +265,8 @@ rps_conn_take_turn(struct rps_conn *conn)
 {
     const uint64_t start_ns = rps_clock_ns();
 
-    for (uint32_t n = 0; turn_goes_on(n, start_ns) && rps_conn_may_read(conn);
+    for (uint32_t n = 0;
+            rps_conn_turn_goes_on(n, start_ns) && rps_conn_may_read(conn);
             n++) {
         if (!rps_conn_may_begin(conn)) {
             break;

@@ -132,6 +132,11 @@ void rps_conn_refuse(struct rps_conn *conn, const char *event, const char *why);
 /** Serve what has come, a while. Then settle. */
 void rps_conn_take_turn(struct rps_conn *conn);
 
+/** Whether one that began then and has done so much may go on. Small requests
+ * may come by the dozen; whoever streams large ones would hold the loop for as
+ * long as more of them come. */
+bool rps_conn_turn_goes_on(uint32_t done, uint64_t start_ns);
+
 /** The one place where a connection changes state or ends; the last thing that
  * any callback does with it. */
 void rps_conn_settle(struct rps_conn *conn);

@@ -221,8 +221,7 @@ on_bell(evutil_socket_t fd, short what, void *context)
     }
     do {
         rps_conn_take_turn(conn);
-    } while (++turns < RPS_CONN_TURN_FRAMES &&
-             rps_clock_ns() - start_ns < RPS_CONN_TURN_NS && more_soon(conn));
+    } while (rps_conn_turn_goes_on(++turns, start_ns) && more_soon(conn));
     rps_conn_settle(conn);
 }
 
